@@ -234,7 +234,7 @@ class Pool:
     def ways(self, candidates: Sequence[Candidate], last: Candidate) -> list[Candidate]:
         """Return all assignments seen with these candidates' loops, without those that a solver takes for `last`.
 
-        A one-iteration loop may be anywhere in a text; a solver sees it in one place only.
+        A one-iteration loop may be anywhere in a text. A solver sees it in one place only.
         """
         kept = canonical(last.option.space, last.assignment)
         found = (way for c in candidates for way in self.seen[print_nest(c.nest())])

@@ -20,7 +20,7 @@ from isamap.transform.statements import Statement
 class Derivative:
     """The backward kernel, and the forward kernel that returns the kept arrays (None without any).
 
-    `kept` are outputs of the forward kernel and inputs of the backward kernel; `again` are recomputed arrays.
+    `kept` are outputs of the forward kernel and inputs of the backward kernel. `again` are recomputed arrays.
     """
 
     backward: Kernel

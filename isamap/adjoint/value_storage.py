@@ -45,7 +45,7 @@ class StorageState:
     """The state while statements are read in order.
 
     `current` maps each array to the place of its value. `unread` are the places that no statement has read
-    since their start; contributions are added only to these.
+    since their start. Contributions are added only to these.
     """
 
     kernel: Kernel

@@ -141,7 +141,7 @@ def _time_row(
 def ring_of(needed: int, held: int, rules: MeasuringRules) -> int:
     """Return the number of operand copies that together exceed twice the caches, if memory allows it, else one.
 
-    Units: bytes; `held` is the size of a copy with the contenders' packed operands.
+    Units: bytes. `held` is the size of a copy with the contenders' packed operands.
     """
     if rules.cache == "warm" or needed > 2 * rules.caches_bytes:
         return 1

@@ -2,7 +2,7 @@
 
 Draw predicted against measured times as a picture (SVG): a dot per row and parameter set, logarithmic scales.
 
-On the diagonal both are equal; above it the measured time is shorter than the prediction.
+On the diagonal both are equal. Above it the measured time is shorter than the prediction.
 """
 
 from __future__ import annotations

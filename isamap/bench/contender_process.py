@@ -3,7 +3,7 @@
 python -m isamap.bench.contender_process NAME THREADS READ WRITE PARENT
 
 READ and WRITE are the numbers of two pipes, on which requests and answers are lines of JSON, PARENT is the
-process with which it ends; standard output belongs to the library.
+process with which it ends. Standard output belongs to the library.
 
 A contender ends with the process that started it, even if that one was killed.
 

@@ -3,7 +3,7 @@
     training row 3: 4 images of 1 channel, 161 x 700, 32 filters of 5 x 20  ->  ConvCase(position=3, n=4, …)
 
 The layout of images and filters has channels before pixels (`nchw`, filters [k, c, r, s]) or after them
-(`nhwc`, filters [r, s, c, k]); a group's channels follow those of the group before. The result is only
+(`nhwc`, filters [r, s, c, k]). A group's channels follow those of the group before. The result is only
 written.
 """
 

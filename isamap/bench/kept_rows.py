@@ -216,7 +216,7 @@ class Row(SuiteRow):
     """One case in one form with the times of all contenders.
 
     Units: `seconds` per call and round, by contender; `compile_seconds` of isamap; `attainable_seconds` the
-    roofline; `predicted_ns` by the cost model, for each set of figures; `dispatch_ns` what a framework takes
+    roofline; `predicted_ns` by the cost model, for each set of figures. `dispatch_ns` what a framework takes
     to get to its function at all. `bound_by` says which roof is lower.
     `left_out` says why there are no times. `again` are the ratios of a second run, which rows get that came
     out slower. `reading_bytes_per_ns` is at what the weights alone were read in the same rounds, 0 if that

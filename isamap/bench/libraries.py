@@ -32,7 +32,7 @@ Timed = Callable[[int, int], int]
 class Ready:
     """A contender prepared for a task.
 
-    `in_c` is true if the loop around it is C; `dispatch_ns` is the time of a call that computes almost
+    `in_c` is true if the loop around it is C. `dispatch_ns` is the time of a call that computes almost
     nothing.
     """
 
@@ -152,7 +152,7 @@ def _blas(
 def prepare_torch(mapped: Mapped[GemmCase], threads: int) -> Ready:
     """Return calls of torch.mm, torch.addmm and torch._int_mm that write their results in place. Raises: NotOffered.
 
-    With packed weights the call is a linear layer of oneDNN; its last result is copied into C after the clock stops.
+    With packed weights the call is a linear layer of oneDNN. Its last result is copied into C after the clock stops.
     """
     try:
         torch: Any = import_module("torch")

@@ -27,7 +27,7 @@ Call = Callable[[], list[Array]]
 class TimedRuntime:
     """A timed runtime. Units: seconds. `apart` is the largest relative difference from isamap's results.
 
-    It is relative to the largest result; `ratio` is the time of this runtime over isamap's.
+    It is relative to the largest result. `ratio` is the time of this runtime over isamap's.
     """
 
     name: str

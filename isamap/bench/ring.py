@@ -142,7 +142,7 @@ C = TypeVar("C", bound=SuiteCase)
 class Task(Generic[C]):
     """One case of a kind on shared operands.
 
-    `places` are its operands, `ring` how many copies each has; `program` says how the emitted library is
+    `places` are its operands, `ring` how many copies each has. `program` says how the emitted library is
     called, None for others. `beta` 1 adds to the result, 0 only writes it. `packed` says that the weights are
     packed before, by each contender as it likes it.
     """

@@ -93,7 +93,7 @@ def find_mappings(
 def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ()) -> str:
     """Return the text of the kernel of the gradients of a kernel's results by its inputs (docs/gradients.md).
 
-    `of` names results, `by` inputs; all of floats, unless some are named.
+    `of` names results, `by` inputs. All of floats, unless some are named.
     Raises: IsamapError if a name is unknown or an operation has no derivative.
     """
     named = given_names("of", of), given_names("by", by)

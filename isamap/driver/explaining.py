@@ -4,7 +4,7 @@ The state after each pass of lowering is written to a folder as soon as it exist
 a failure: 01-loops.txt 02-hold.txt 03-stage.txt … 11-workspace.txt. A statement that the machine performs
 slowly, although it has faster instructions, causes a warning:
 
-y[m, n] += (i32(x[m, k]) - zx) * (i32(w[n, k]) - zw); help: `--transform` takes the zero points out
+y[m, n] += (i32(x[m, k]) - zx) * (i32(w[n, k]) - zw). Help: `--transform` takes the zero points out
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ perform more:
     gemm_s8s8, where an instruction multiplies u8 by i8  ->  one factor shifted, and the sum corrected
 
 Each variant that lets an instruction perform something new is scheduled quickly, and the cheapest few are
-scheduled thoroughly. The cheapest by the model wins; the kernel as written wins if no variant is cheaper.
+scheduled thoroughly. The cheapest by the model wins. The kernel as written wins if no variant is cheaper.
 """
 
 from __future__ import annotations

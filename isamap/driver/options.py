@@ -36,7 +36,7 @@ _MOST_WRITTEN = 1 << 53  # beyond that floats are not the whole numbers that the
 class OptionKind:
     """A kind of value: how it is read from the command line, accepted from Python, and written to JSON.
 
-    `many` words are read together if an option may be repeated; a `flag` has none. `choices` are the words
+    `many` words are read together if an option may be repeated. A `flag` has none. `choices` are the words
     of which it takes one, if there are few.
     """
 
@@ -52,7 +52,7 @@ class OptionKind:
 class Option:
     """A declared option, or a positional argument, which has no flags.
 
-    `default` is its value if it is not given; a false default is not shown. `commands` are those that list it
+    `default` is its value if it is not given. A false default is not shown. `commands` are those that list it
     among the options of a record. `python` is its name as a keyword, and `key` in JSON, if they differ from
     the field's name. `echo` is when JSON repeats it: always, if `given`, or never.
     """

@@ -59,11 +59,11 @@ def ignore_pass(_name: str, _state: State) -> None:
 class Compilation:
     """The results of the compilation's stages. Those after the last stage that ran are None.
 
-    `kernel` has its sizes bound; `canonical` also has explicit guards, and is the kernel that is scheduled.
+    `kernel` has its sizes bound. `canonical` also has explicit guards, and is the kernel that is scheduled.
     `matches` are its mappings, none if the problem came from the cache. `passed` is the state after the
     requested last pass of lowering. `rewrite` is the variant that was compiled, with its steps; None for the
     kernel as written. `origin` is the source of the schedule. `versions` are compilations, up to their
-    schedules, among which the sizes of a call choose; `schedule` is then that of the last one. `own_lengths`
+    schedules, among which the sizes of a call choose. `schedule` is then that of the last one. `own_lengths`
     are vector lengths for which the program has a separate schedule.
     """
 

@@ -113,7 +113,7 @@ Sizes = Mapping[str, SupportsIndex]
 class CompiledKernel:
     """A kernel that is called with its arrays, and with the sizes that were left open.
 
-    In this process the arrays are used where they lie and outputs are written in place; the machine's
+    In this process the arrays are used where they lie and outputs are written in place. The machine's
     description is trusted. With `isolate` it runs in a child process on copies, with limits.
     """
 

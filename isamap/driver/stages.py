@@ -7,7 +7,7 @@
 | match | all mappings of every statement |
 | formulate | the problem: mappings that may win, with what each costs |
 | schedule | the schedule, by the heuristic and the solver |
-| check | the schedule judged; warnings about what is slow |
+| check | the schedule judged. Warnings about what is slow |
 | lower | the program, pass by pass, judged |
 | emit | C |
 """

@@ -8,7 +8,7 @@ Each instruction becomes a function of its field values, built from its `encodin
     }
 
 Data in `hw_specs/families` describes how words are passed, here by an instruction of RISC-V and its
-registers. Scratchpads have separate address spaces, so buffers there are numbers; main memory belongs to the
+registers. Scratchpads have separate address spaces, so buffers there are numbers. Main memory belongs to the
 caller.
 """
 

@@ -3,7 +3,7 @@
 `vfmadd_zmm_f32(a = v1, b = v2, c = v0)` with `emit: c = _mm512_fmadd_ps(a, b, c)` is
 `v0 = _mm512_fmadd_ps(v1, v2, v0);`.
 
-Generated tests and timings of single instructions share them; whole programs get theirs from `lower`.
+Generated tests and timings of single instructions share them. Whole programs get theirs from `lower`.
 """
 
 from __future__ import annotations

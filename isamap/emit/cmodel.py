@@ -7,7 +7,7 @@
       return c;
     }
 
-An operand of rank 0 in a register is a value, and the result when it is written; all others are pointers to
+An operand of rank 0 in a register is a value, and the result when it is written. All others are pointers to
 elements, row-major in registers, strided in memory.
 """
 

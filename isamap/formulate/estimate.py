@@ -4,7 +4,7 @@
 
 The time is that of all issues one after another at their interval, plus one movement of every tile of every
 operand by its chain. A schedule is slower if it moves a tile twice, and faster if units work in parallel.
-The estimate ranks mappings; it is not a bound.
+The estimate ranks mappings. It is not a bound.
 """
 
 from __future__ import annotations

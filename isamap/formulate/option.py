@@ -413,7 +413,7 @@ def bare_option(
 def reorders(tile: Tile) -> bool:
     """Return whether floats would be summed in another order than a strict kernel prescribes.
 
-    One summing axis outside the instruction keeps its order however it is blocked; several do not.
+    One summing axis outside the instruction keeps its order however it is blocked. Several do not.
     """
     if strict_forbids(tile.pattern.instruction.numerics):
         return True

@@ -2,7 +2,7 @@
 
     Graph("mlp", (Node("Gemm", "", "fc1", ("x", "w", "b"), ("h",), {"transB": 1}), …), …)
 
-Nothing here knows the format of files; nothing here is changed.
+Nothing here knows the format of files. Nothing here is changed.
 """
 
 from __future__ import annotations

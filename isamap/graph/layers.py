@@ -52,7 +52,7 @@ from isamap.syntax import parse_kernel
 class Layer:
     """A step of a model: its nodes, its kernel or move, and its price. Units: nanoseconds.
 
-    `transfer_ns` is the part of the price in which tensors cross between machines. `machine` performs it; `why`
+    `transfer_ns` is the part of the price in which tensors cross between machines. `machine` performs it. `why`
     says why that is the host of the machine that was asked for.
     """
 

@@ -267,7 +267,7 @@ def _check_size(shape: Sequence[int]) -> None:
 class Operand:
     """An array of a kernel under construction, by name. An array without axes has one element.
 
-    Sizes and indices are by axis; `order` are the axes as they lie in memory. A part of a tensor has some of
+    Sizes and indices are by axis. `order` are the axes as they lie in memory. A part of a tensor has some of
     them only, `axes`, and perhaps one of one element behind the last, as neighbours lie apart.
     """
 

@@ -37,7 +37,7 @@ def sample_arguments(
 ) -> dict[Expr, Array]:
     """Return samples of the values of the `needed` subexpressions of a routine, floats unrounded.
 
-    `given` has samples of inputs, each of `SAMPLES` values; the routine's sizes are bound.
+    `given` has samples of inputs, each of `SAMPLES` values. The routine's sizes are bound.
     """
     start = {o.name: given.get(o.name, np.zeros(SAMPLES, o.dtype.numpy())) for o in routine.operands}
     work = _Work(routine, frozenset(needed), start, take_scalars(routine, scalars))

@@ -65,7 +65,7 @@ class _Sorted:
     """An access with the data of its proofs: its `shape`, without the `constants` of its subscripts.
 
     Accesses in one `place`, of one buffer inside one outermost loop, may access the same element in an
-    iteration of it. `loops` numbers the loop of each axis; accesses of one `kind` differ only in the statements
+    iteration of it. `loops` numbers the loop of each axis. Accesses of one `kind` differ only in the statements
     that have them.
     """
 

@@ -30,7 +30,7 @@ Kind = Literal["float", "int", "uint", "bool"]
 class DType:
     """A number type.
 
-    Units: `bits` is the storage width; `mantissa_bits` counts the implicit leading one. A float without infinity
+    Units: `bits` is the storage width. `mantissa_bits` counts the implicit leading one. A float without infinity
     has numbers in its largest exponent, too, and one NaN. `numpy_name` is the name in numpy or in ml_dtypes,
     if it is not the kind with the bits.
     """

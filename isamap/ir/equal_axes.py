@@ -2,7 +2,7 @@
 
 Equal elements may imply equal values of every axis of the `for` loops around both accesses. The proof reads
 subscripts like digits: in `32*i + j` with j < 32, equal values imply equal i, and then equal j. If that
-does not settle the question, guards may; small fixed extents are enumerated.
+does not settle the question, guards may. Small fixed extents are enumerated.
 
 Guards separate iterations if no pair of iterations passes both guards and accesses one element. `for i in N,
 j in N { A[i, j] = A[j, i] if i < j; }` writes A[i, j] where i < j, and reads it at i' = j, j' = i where i'

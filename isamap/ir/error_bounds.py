@@ -161,7 +161,7 @@ def begin_tally(op: str, values: Array, magnitudes: Array, stored: Array) -> Con
 def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
     """Return absolute values of factors, and the relative error of each beyond one rounding.
 
-    The error of a product is the sum of the latter, to first order; the product of magnitudes would be wider
+    The error of a product is the sum of the latter, to first order. The product of magnitudes would be wider
     by a power of their ratio. For a factor that is 0 only within its error, the error replaces the value.
     """
     sizes = size_of(values)
@@ -175,7 +175,7 @@ def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
 class FloatReduction:
     """A float reduction: its operation, the number of values per element, and the roundings in each value.
 
-    `ordered` when the statement runs again for the same elements, in order; `largest` is the largest number
+    `ordered` when the statement runs again for the same elements, in order. `largest` is the largest number
     of the type that it runs in.
     """
 

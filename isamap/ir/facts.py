@@ -184,7 +184,7 @@ class AxisAt:
 class Site:
     """An assignment with the loops and guards around it.
 
-    It runs where all `conditions` hold; `guards` are terms that are >= 0 there.
+    It runs where all `conditions` hold. `guards` are terms that are >= 0 there.
     """
 
     assign: Assign

@@ -1,7 +1,7 @@
 """Integer index expressions: polynomials with integer coefficients over symbols and atoms such as `e / c`.
 
 `Index.of("p") * Index.of("s") + Index.of("r") - 1` prints as `p*s + r - 1`. Equal polynomials are equal
-objects, whatever order they were written in; `2*(x / 2) + x % 2` is `x`.
+objects, whatever order they were written in. `2*(x / 2) + x % 2` is `x`.
 """
 
 from __future__ import annotations

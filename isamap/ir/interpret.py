@@ -3,7 +3,7 @@
     interpret(gemm, {"A": a, "B": b, "C": c}, {"M": 2, "N": 2, "K": 2})  ==  {"C": c + a @ b}
 
 Iterations of a `for` are independent, so each statement is computed for all of them at once, in boxes that
-fit memory; `seq` runs in order. Numbers have the declared types. A kernel's sums in f32 or f64 are computed
+fit memory. `seq` runs in order. Numbers have the declared types. A kernel's sums in f32 or f64 are computed
 in float64 and rounded once, and their products are not rounded before: the language allows every
 implementation to do so. Sums in narrower floats, of a `strict` kernel and of an instruction are rounded after
 each operation in the order of the loops. With `accumulate T` the result is rounded to T, then to the
@@ -59,7 +59,7 @@ def interpret(
     """Return new arrays for all outputs. `arrays` holds inputs and old values of outputs and is not changed.
 
     Shapes: those declared, for `sizes`, which also gives integer scalars and machine constants. An output
-    element that is never written has the value of `outside`; undefined elements are NaN, a bit pattern, or
+    element that is never written has the value of `outside`. Undefined elements are NaN, a bit pattern, or
     random values from `rng`, so that reliance on them shows. Raises: UsageProblem if sizes, arrays or
     scalars are missing, unknown or do not fit.
     """
@@ -242,7 +242,7 @@ class State:
 
     `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
     flushed. `written` marks written elements, if requested. `indices` are the inputs that subscripts and
-    extents read. `magnitudes` is None unless requested; `measure` is their error model, and `reduced` are
+    extents read. `magnitudes` is None unless requested. `measure` is their error model, and `reduced` are
     the operands that reductions have changed.
     """
 

@@ -1,6 +1,6 @@
 """The magnitudes of a statement's results, computed box by box together with the values.
 
-Of `s[m] += x[m, n] * x[m, n]` each box adds its products to the magnitudes of `s` and to their tally; after
+Of `s[m] += x[m, n] * x[m, n]` each box adds its products to the magnitudes of `s` and to their tally. After
 all boxes, `isamap.ir.error_bounds` adds the rounding errors of the sum itself.
 """
 

@@ -6,7 +6,7 @@ statements. `C[m, n] += A[m, k] * B[k, n]` is
     Assign(Read("C", (m, n)), "add", Call("mul", (Read("A", (m, k)), Read("B", (k, n)))))
 
 Two leaves are in other modules: `index.py` has `Index`, a subscript or an extent as a polynomial, whose atoms are
-names and those of `atoms.py` (`FloorDiv`, `Mod`, `MinMax`, `Element` of an array); `dtypes.py` has the number types.
+names and those of `atoms.py` (`FloorDiv`, `Mod`, `MinMax`, `Element` of an array). `dtypes.py` has the number types.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ Outside = Literal["zero", "keep", "undefined"]
 class Param:
     """A size of a kernel, or a parameter of an instruction, with the time at which it is fixed.
 
-    Units: `low` and `high` bound it, both included; `default` is taken when nothing is given. `dtype` is the
+    Units: `low` and `high` bound it, both included. `default` is taken when nothing is given. `dtype` is the
     type of a `scalar` used as a value, None for one that is an integer used in indices.
     """
 
@@ -312,7 +312,7 @@ MemoryKind = Literal["addressable", "cache", "scratchpad", "registers"]
 class MemoryDecl:
     """A memory: kind and attributes (`count`, `bytes`, `rows`, `named`, …), or a view of another.
 
-    A view's `coordinates` map its own coordinates to those of `base`; two views overlap where they meet.
+    A view's `coordinates` map its own coordinates to those of `base`. Two views overlap where they meet.
     """
 
     name: str

@@ -35,8 +35,8 @@ class Op:
     C implementation, 0 for exactly rounded operations.
 
     `derivative` has a text of the language for each operand: the adjoint that it gets from the operands `a`
-    and `b`, the condition `c`, the result `y` and the adjoint `w` of the result. An empty text is no adjoint;
-    an operation without texts has no derivative. `slope` is the largest |derivative| near `x`, within the
+    and `b`, the condition `c`, the result `y` and the adjoint `w` of the result. An empty text is no adjoint.
+    An operation without texts has no derivative. `slope` is the largest |derivative| near `x`, within the
     error `e`; with several operands it takes and returns one for each. `takes` and `image` bound the domain
     and the results of a function of floats. `interval` bounds the result, given the lowest and the highest
     values of all operands; for a monotone function the bounds follow.

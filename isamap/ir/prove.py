@@ -3,7 +3,7 @@
 Each axis is replaced by the end of its range that minimises the expression, each division by its bounds, and
 each size by its smallest value plus a nonnegative term. If no remaining coefficient is negative, neither is
 the expression. Stated facts (`where`, guards, ranges) are subtracted if that helps. The proof is sound, not
-complete: False means "not proved". The numbers of steps, facts and nested steps are limited; beyond the
+complete: False means "not proved". The numbers of steps, facts and nested steps are limited. Beyond the
 limits the answer is False, too.
 
 With 0 <= p <= P-1 and P = (H - R) / s + 1, `H - 1 - (p*s + r)` for 0 <= r <= R-1 is proved.

@@ -25,7 +25,7 @@ float64."""
 def convert(values: Array, source: DType, target: DType, mode: CastMode) -> Array:
     """Return `values` of type `source` as `target`, in numpy's type for it.
 
-    Floats are rounded to nearest, ties to even. A float becomes an integer by dropping its fraction; NaN
+    Floats are rounded to nearest, ties to even. A float becomes an integer by dropping its fraction. NaN
     becomes 0. `wrap` keeps the low bits, `sat` the nearest value of the type; `exact` was proved to fit.
     `bits` keeps all bits, of types of one width.
     """

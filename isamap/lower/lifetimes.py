@@ -11,7 +11,7 @@ Buffers whose size is known only at run time have separate places after all othe
     stage b { b_tiles2 = … }          time 7
 
 Times number the leaves of the program. A buffer lives in the innermost body that contains all of its uses,
-from the first node there that uses it to the last; a loop counts as a whole. Here a_tiles0 lives from 0 to 3,
+from the first node there that uses it to the last. A loop counts as a whole. Here a_tiles0 lives from 0 to 3,
 and c_tiles1 from 4 to 6, anew in every iteration of the loop. If the first use is a read, the contents come
 from the previous iteration, and the buffer lives as long as that loop. An array of the kernel also lives that
 long, since any element may be read in a later iteration, unless its first statement in the loop writes all of

@@ -47,7 +47,7 @@ def lower(
 ) -> LoweredProgram:
     """Return the program that performs a canonical kernel by its schedule.
 
-    `kernel` has its sizes bound and its guards made explicit; `sizes` are those that it was bound with.
+    `kernel` has its sizes bound and its guards made explicit. `sizes` are those that it was bound with.
     `matches` are the mappings of its statements, if known; else the mapping that the schedule names is
     searched. With `names`, names of another program are not used again. Raises: UsageProblem if the schedule
     names a mapping that the kernel does not have.

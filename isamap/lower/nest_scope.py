@@ -50,7 +50,7 @@ class NestScope:
 
     `staged` are the buffers filled at this step, `shared` those that iterations of an outer loop share.
     `around` is the place outside each outer loop, by number. `dealt` is the work that inner loops perform in
-    slices. `held` are the accumulators in registers; there are none outside `hold`.
+    slices. `held` are the accumulators in registers. There are none outside `hold`.
     """
 
     place: Place

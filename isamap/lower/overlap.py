@@ -6,7 +6,7 @@
     }
 
 `stage b ahead 1 into k;` interleaves the copy with all loops down to the one over k. If k is the reduction
-axis, a few rows of the copy are interleaved with each step of the sum; another unit may copy them in
+axis, a few rows of the copy are interleaved with each step of the sum. Another unit may copy them in
 parallel.
 
 `stage c; spread write c into k;` is the mirror image: iteration t writes back what iteration t - 1 has left
@@ -14,7 +14,7 @@ in the buffer, and the last one is written behind the loop. A buffer has one cop
 between.
 
 Prefetches are loops of hints for the lines that later iterations of a loop will read. What stands in a buffer
-is one run of elements; what is read in place is rows of its tensor. No line outside is touched: each hint
+is one run of elements. What is read in place is rows of its tensor. No line outside is touched: each hint
 names an element that the iteration reads.
 """
 

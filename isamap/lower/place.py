@@ -30,7 +30,7 @@ class Place:
 
     `spans` are the lengths of axes that threads share, of which this place covers a part. `pieces` are the
     numbers of tiles at this place, for axes whose blocks are partial. `team` has the loops, by number, whose
-    iterations belong to the instances of a level, with the number of an instance and how many there are; an
+    iterations belong to the instances of a level, with the number of an instance and how many there are. An
     instance has something to do here if all `conditions` hold.
     """
 

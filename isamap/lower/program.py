@@ -47,9 +47,9 @@ class PackedHeader:
 class Tensor:
     """A kernel operand as the caller passes it.
 
-    Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0`, the
+    Shapes: `shape` in elements. Units: `strides` in elements. Each is a number or the symbol `NAME.s0`, the
     caller's byte stride in elements (the last axis is always dense). A packed tensor has a `header`, whose
-    elements `shape` includes; offsets count from the end of the header. `given` is the shape of the caller's
+    elements `shape` includes. Offsets count from the end of the header. `given` is the shape of the caller's
     array, if neighbouring dimensions of it are merged here. `domain` has the values that its elements may
     have. `memory` is its main memory, if the kernel assigns it to one.
     """

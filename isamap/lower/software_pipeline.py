@@ -6,7 +6,7 @@
 
 The steady state of an innermost loop has the dependences of its issues, and the units that they occupy.
 
-Units execute operations in any order; within an iteration an operation must follow the ones whose results it
+Units execute operations in any order. Within an iteration an operation must follow the ones whose results it
 reads. Latencies count in full around a dependence cycle, such as a sum that reads its result of the previous
 iteration.
 """

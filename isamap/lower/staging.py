@@ -89,7 +89,7 @@ class AxisLoop:
 def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
     """Return the axes along the rows of the only tensor that is read, each with the bytes of a step.
 
-    Axes that also run along other dimensions are left out. Positions are `@axis`; operations on the element
+    Axes that also run along other dimensions are left out. Positions are `@axis`. Operations on the element
     do not matter.
     """
     met = reads(subject)
@@ -106,7 +106,7 @@ def by_lines(loop: AxisLoop, body: Nodes, inner: set[str], line_bytes: int, name
     """Return the loop over a body, moved inside the body's loops to advance line by line, around loops over rows.
 
     The loop is unchanged if lines are unknown, or if the body has no loops. `inner` are variables of loops in
-    the body that run along the same rows and stay inside; new ones are added. The iterations of all loops may
+    the body that run along the same rows and stay inside. New ones are added. The iterations of all loops may
     run in any order.
     """
     inner.add(loop.variable)

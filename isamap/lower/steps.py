@@ -7,7 +7,7 @@
             for k by 1                              LoopNode
               issue, unrolled m by 1, n by 16       Issues
 
-The passes of `isamap.lower.shape` make the steps out of a schedule, one kind of decision each;
+The passes of `isamap.lower.shape` make the steps out of a schedule, one kind of decision each.
 `isamap.lower.expand` makes nodes of them.
 """
 

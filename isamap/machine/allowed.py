@@ -1,7 +1,7 @@
 """The allow-lists: all flags, functions and devices that a description may name.
 
 A description is not trusted. It can name only flags and functions listed in `hw_specs/families`, and no path.
-These files belong to isamap, one for each family of processors; no description adds to them.
+These files belong to isamap, one for each family of processors. No description adds to them.
 """
 
 from __future__ import annotations
@@ -119,11 +119,11 @@ class Family:
     code or write files (-mllvm), and -Ofast changes the floating-point control of the whole process.
     `features` are the features that detection knows, by their names in Linux's /proc/cpuinfo. `told` maps
     each compiler to its flags for them. `hwcaps` gives the key of a word of a process's auxiliary vector,
-    and the number of a bit. `permissions` are granted by the operating system on request; the value is the
+    and the number of a bit. `permissions` are granted by the operating system on request. The value is the
     number of the state component for arch_prctl. `denied` matches functions of allowed headers that do more
     than compute. `vectors` matches types of one vector register, without masks and pairs. `sizeless`
     matches those `types` whose length the processor determines. `bytes_asked` is the function that returns
-    the bytes of a vector register; `registers` is the number of registers of a sizeless type, by pattern.
+    the bytes of a vector register. `registers` is the number of registers of a sizeless type, by pattern.
     `emulators` are programs that run code for these processors. `attributes` are function attributes that
     targets may use, and `issues` are the ways to give words to an accelerator. `devices` are other devices
     than the processor, by the feature that names them.

@@ -1,6 +1,6 @@
 """Resolve the names of an `emit` call, and check that the call mentions all parts of the instruction.
 
-A name is an operand, a parameter or a state; each has a fixed set of attributes. An allow-listed header
+A name is an operand, a parameter or a state. Each has a fixed set of attributes. An allow-listed header
 must declare the function. Each operand, parameter and state of the instruction must appear in the call.
 """
 

@@ -1,6 +1,6 @@
 """Machines and their summaries that are read and checked once, until a text or isamap changes.
 
-`load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends. Loading
+`load_machine("generic-c")` reads one file. `load_machine("x86-amx")` reads it and all that it extends. Loading
 checks a description. A machine without errors is cached under the digest of its texts and of this program, so
 that another process parses neither YAML nor the language again. A cached machine is checked against the types
 of its fields and the digest; if one differs, the texts are read again. An error in this module may return

@@ -4,7 +4,7 @@
 
 The check proves that a cost is at least 0 for all values of its parameters, or finds a counterexample:
 
-`1 / (N - 4)` with N in 4..8 divides by 0 at N = 4; `max(8, R)` with R in 1..16 is between 8 and 16.
+`1 / (N - 4)` with N in 4..8 divides by 0 at N = 4. `max(8, R)` with R in 1..16 is between 8 and 16.
 
 The check first computes bounds over the whole range. If they do not decide, it halves the range until each
 part is decided or is a single instance. Ranges of billions take a few dozen steps.
@@ -68,7 +68,7 @@ def cost_value(expr: Expr, params: Mapping[str, int]) -> float:
 def cost_params(item: MachineInstruction, machine: Machine, known: Mapping[str, int]) -> dict[str, int]:
     """Return values for all names that the costs of an instruction may use.
 
-    An unknown parameter counts as 1, or as its allowed value nearest to 1; a constant of the machine has its
+    An unknown parameter counts as 1, or as its allowed value nearest to 1. A constant of the machine has its
     typical value.
     """
     named = (*(p for p in item.instruction.params if p.dtype is None), *machine.constants)

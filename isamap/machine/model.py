@@ -131,7 +131,7 @@ class ConfigurationState:
 class Unit:
     """A functional unit with `count` copies.
 
-    A copy performs at most `products_per_cycle` multiplications; `queued` issues may wait.
+    A copy performs at most `products_per_cycle` multiplications. `queued` issues may wait.
     Units: `area_mm2` of one copy, in square millimetres.
     """
 
@@ -146,7 +146,7 @@ class Unit:
 class Link:
     """A data path between a farther memory (`source_memory`) and a nearer one, in both directions.
 
-    `rows` and `streams` are reading times in addition to the bandwidth; `streams` is None if not stated.
+    `rows` and `streams` are reading times in addition to the bandwidth. `streams` is None if not stated.
     Each row that an instruction moves takes whole bursts of `burst_bytes`.
     """
 
@@ -248,7 +248,7 @@ class Machine:
     """A machine with everything that it inherits.
 
     It is equal only to itself, so that facts about it can be cached. `chain` holds its own name and those
-    it extends, nearest first; `sources` the citations; `digest` is the sha256 of all texts from which it
+    it extends, nearest first; `sources` the citations. `digest` is the sha256 of all texts from which it
     was read. `hints` are prefetch instructions: they change no value, so mappings and moves do not use
     them. `starts_cold` says that no cache contains a kernel's tensors at its start; a compilation sets it,
     not a text. `word` is the name by which it was requested. `figures` says whose measured parameters

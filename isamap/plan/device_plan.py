@@ -2,7 +2,7 @@
 
     ((0,),), ((1, 3), (2,)), ((4,),)     kernel 0 alone, then 1 and 3 in parallel with 2, then 4
 
-A device is a core with caches of its own. In a phase with several parts each device performs one; kernels of
+A device is a core with caches of its own. In a phase with several parts each device performs one. Kernels of
 different parts do not need each other. A phase with one part is the first device's, which is the caller's.
 """
 

@@ -75,7 +75,7 @@ class FusedAccesses:
     `begins` is true if the sum is not initialised from its own array. `begins_inside` is true if it is not
     read from its buffer either. `begins_outside` is true if the initial value is written to the outer array
     and read from there. `results` are the arrays to which finished sums are written, with the bytes of an
-    element; they are written out of registers if `ends_inside`. `through` are the scratchpads that they pass
+    element. They are written out of registers if `ends_inside`. `through` are the scratchpads that they pass
     through, "" for none. `reads` are the arrays that the statements read.
     """
 
@@ -132,7 +132,7 @@ class CountedOperand:
 
     `role` says whether it is read, written, or read and written back: a partial sum. `element_bytes` is the
     size of an element in its backing memory, `kept_bytes` its size elsewhere. A buffer stores each element of
-    `windows` once; a tile there has `tile_elements`.
+    `windows` once. A tile there has `tile_elements`.
 
     `fused` is the effect of statements that are fused into a sum; None without such statements.
     `lengths` are axes along which an issue writes no more than is left, with the elements of a tile.

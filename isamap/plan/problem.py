@@ -106,7 +106,7 @@ class MoveEnergy:
 class Energies:
     """The energies that a machine states. Tensors and workspaces lie in the memory `home`.
 
-    Units: `memories` in picojoules for each byte read and each byte written; `links`, by their ends, for each
+    Units: `memories` in picojoules for each byte read and each byte written. `links`, by their ends, for each
     byte either way; `leakage_pj_per_ns` of all memories together.
     """
 
@@ -322,7 +322,7 @@ class NestOption:
 
     Units: `interval_ns` and `latency_ns` of one issue, which `unit` performs. `can_split_sums` says that
     partial sums over a summing axis may be joined, and that the machine can. `parts` is for schedulers and
-    cost models: the option is one of so many parts per axis, which threads perform in parallel; extents are
+    cost models: the option is one of so many parts per axis, which threads perform in parallel. Extents are
     those of a part. `between` is the number of registers of each memory that an issue needs temporarily, in
     addition to its operands. `carried` are the values that ordered iterations leave in registers; None if
     they do not. `passes` are the bytes of scratchpads that inputs take while they are computed. `banked`
@@ -386,7 +386,7 @@ class NestProblem:
 class Cache:
     """A cache level, nearest first.
 
-    `ways` and `line_bytes` are 0 if unknown. `shared` says that all cores share it with its bandwidth;
+    `ways` and `line_bytes` are 0 if unknown. `shared` says that all cores share it with its bandwidth.
     `cores` of them share its capacity. `rows` is the time to read rows from it. A line not touched for
     `kept_ns` is evicted by others that share it (0: it stays). A working set of more than `usable_factor`
     of it evicts itself.
@@ -411,11 +411,11 @@ class Problem:
     """The scheduling problem: all data that a heuristic or a solver may use.
 
     `registers` is the number of registers of each register memory. `memory_bandwidth_bytes_per_ns` is the
-    bandwidth of the memory behind the last cache, which cores share if `memory_shared`; `memory_rows` and
+    bandwidth of the memory behind the last cache, which cores share if `memory_shared`. `memory_rows` and
     `memory_streams` are its additional reading times. `tlb` and `loops` are the times of pages and loops,
     and `model` has further parameters of cost models. `threads` is the number of threads that perform the
     kernel, and `thread_start_ns` the time to start them and to wait for their end, once. `hinted` are the
-    caches into which an instruction prefetches. `scratchpads` are those with their bytes; addresses in them
+    caches into which an instruction prefetches. `scratchpads` are those with their bytes. Addresses in them
     are multiples of `address_steps`. `blocks` are axes that statements share in blocks, with the iterations
     of each: the problem is about the kernel in these blocks. `energies` are None if the machine states none.
     `private` are memories of which each part of a parallel loop has its own, and `barrier_ns` is the time

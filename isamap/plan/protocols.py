@@ -1,7 +1,7 @@
 """The interfaces of plug-ins: cost models, heuristics, and evaluators.
 
 A package offers them as entry points in the groups `isamap.cost_models`, `isamap.heuristics` and
-`isamap.evaluators`; each names a class that is created without arguments. docs/plugins.md has examples.
+`isamap.evaluators`. Each names a class that is created without arguments. docs/plugins.md has examples.
 """
 
 from __future__ import annotations

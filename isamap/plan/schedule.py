@@ -9,7 +9,7 @@
 A loop `for n by 64` runs over one step of the next outer loop on the same axis (or over the whole axis), in
 steps of 64 elements. The innermost step of an axis is the extent of one issue. Tails are implicit: `lower`
 derives them from the sizes. If sizes are open, `for m by 12 rest 8 4 2 1` gives the pieces of the remainder.
-A loop `par n by 512` distributes its iterations over threads; such loops are outermost. `isamap.plan.text`
+A loop `par n by 512` distributes its iterations over threads. Such loops are outermost. `isamap.plan.text`
 prints and reads schedules.
 """
 
@@ -29,7 +29,7 @@ class Stage:
     is the number of iterations of the loop around it by which the buffer is filled early: slices of the
     copy are performed inside the current iteration, and the buffer has as many additional copies. `into` is
     the axis of the innermost loop with which they are interleaved, "" for the loop just inside. `memory` is
-    the scratchpad of the buffer, "" for the workspace in main memory; `address` is its start there, in
+    the scratchpad of the buffer, "" for the workspace in main memory. `address` is its start there, in
     bytes. `packed` says that a separate program makes the copy, and the caller passes it. `by_rows` says
     that the array is read (a result: written) row after row; otherwise the copy goes in the order of the
     buffer.

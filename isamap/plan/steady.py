@@ -88,7 +88,7 @@ class BoundedAnswer:
     """A pipeline with its proven bounds.
 
     Units: ticks. No interval below `interval_bound` is possible. `lifetime` is the time for which the values
-    of one iteration occupy registers; at this interval it is never less than `lifetime_bound`.
+    of one iteration occupy registers. At this interval it is never less than `lifetime_bound`.
     """
 
     pipeline: Pipeline

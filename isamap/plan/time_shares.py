@@ -25,7 +25,7 @@ class TimeShare:
 class NestTime:
     """The time of one statement, by parts.
 
-    Units: nanoseconds; `total_ns` is the model's cost, which the parts need not add up to.
+    Units: nanoseconds. `total_ns` is the model's cost, which the parts need not add up to.
     """
 
     statement: int

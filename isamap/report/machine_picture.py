@@ -4,7 +4,7 @@
          ──16 B/ns──▶ sums                  load ×1
 
 Plain SVG that follows the reader's light or dark mode. A unit is joined to the registers and scratchpads that
-its instructions read (an arrow to the unit) and write (an arrow from it); farther memories are named in it.
+its instructions read (an arrow to the unit) and write (an arrow from it). Farther memories are named in it.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ class Matched:
 class MappingFacts:
     """One mapping with its facts.
 
-    While sizes are open (`is_open`) the estimate is for long axes, and only good for comparison; `bound` then
+    While sizes are open (`is_open`) the estimate is for long axes, and only good for comparison. `bound` then
     limits the share of busy lanes. `movements` is None if it was not searched. Units: `moves_ns` of all
     tiles, None if an operand cannot be moved.
     """

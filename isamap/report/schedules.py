@@ -10,7 +10,7 @@ heuristic  cost_ns  bound_ns  gap    status    seconds  simulated_ns  rank
 cpsat      4039.0   4039.0    0.0 %  OPTIMAL   0.22     4410.2        2
 cpsat 2    4041.5   4039.0    0.1 %  FEASIBLE  -        4398.7        1
 
-simulated: cpsat 2 is the fastest, 4398.7 ns; the model's first takes 1.003 times as long; tau -1.00
+simulated: cpsat 2 is the fastest, 4398.7 ns. The model's first takes 1.003 times as long; tau -1.00
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trace a compiler's error messages back to the emissions in the description that caused them.
 
-    gemm_f32.c:63:14: error: implicit declaration of function '_mm256_fmad_ps'; did you mean …
+    gemm_f32.c:63:14: error: implicit declaration of function '_mm256_fmad_ps'. Did you mean …
 
 names a function that the `emit` of fma_ymm_f32 calls, which is at my-cpu.yaml:52:15. A message without a
 name refers to a line of the emitted C, and that line calls a function.

@@ -73,7 +73,7 @@ class Check:
 class _Trial:
     """A case of a form, and the place of each operand in the shared file: (offset, size, slack, element).
 
-    Units: bytes; `slack` lies between the operand's end and the page that must not be touched.
+    Units: bytes. `slack` lies between the operand's end and the page that must not be touched.
     """
 
     form: EncodedForm

@@ -41,7 +41,7 @@ def served_files(
 ) -> dict[str, str]:
     """Return the files of a program around checks, or around an emitted program.
 
-    `needed` are features, and the bits that tell of them; `support` are functions that libraries may lack.
+    `needed` are features, and the bits that tell of them. `support` are functions that libraries may lack.
     """
     lines = [f'#include "{_HEADER}"']
     rows: list[str] = []

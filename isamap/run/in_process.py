@@ -252,7 +252,7 @@ class RepeatedCall:
     """Calls with the sizes and array layouts of a first call. Only addresses and scalars may differ.
 
     `run(values, workspace, pool)` gives the status of a call of arrays and scalars by name, or `UNLIKE` where
-    nothing was done; the workspace is one of `needed_bytes`. Python's lock is given back meanwhile.
+    nothing was done. The workspace is one of `needed_bytes`. Python's lock is given back meanwhile.
     """
 
     UNLIKE = -1

@@ -338,7 +338,7 @@ def _as_text(content: str | bytes | memoryview) -> str:
 def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Iterator[tuple[str, ...]]:
     """Yield two steps: emitted code with the machine's flags, and other code without, for one C library.
 
-    A C library for each set of flags would take half a minute each; one is built once for an architecture.
+    A C library for each set of flags would take half a minute each. One is built once for an architecture.
     """
     yield (*target, *flags, *COMMON_FLAGS, _DECLARED, "-c", "-o", "emitted.o", main)
     own = ("isamap_served.c", "isamap_table.c")

@@ -199,7 +199,7 @@ def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
 def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
     """Time functions in rounds until the budget is used: iterations per call, and ns of calls.
 
-    The shared file starts with the number of tried functions; operands are in it, or all in one large arena.
+    The shared file starts with the number of tried functions. Operands are in it, or all in one large arena.
     """
     ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
     libraries: list[Any] = [ctypes.CDLL(path) for path in job["libraries"]]

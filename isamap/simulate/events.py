@@ -103,7 +103,7 @@ Counts = dict[int, int]
 class _Walk:
     """A running program. `env` has the values of sizes, strides and the current loops.
 
-    `counted` are the issues of whole loops, by the variables that move them; `steps` are all issues by
+    `counted` are the issues of whole loops, by the variables that move them. `steps` are all issues by
     identity.
     """
 

@@ -78,8 +78,8 @@ def perform(
 ) -> Array:
     """Return the target's new array after the mapping's instruction has performed the statement.
 
-    Shapes: `arrays` holds every array that the statement names, with the target's old values; nothing is
-    changed. `values` are those of all sizes (with defaults and `let`s) and of ordered loops around the statement;
+    Shapes: `arrays` holds every array that the statement names, with the target's old values. Nothing is
+    changed. `values` are those of all sizes (with defaults and `let`s) and of ordered loops around the statement.
     `scalars` are the kernel's typed parameters. `exact` rounds no float, as in `interpret`. Raises: CannotPad
     if lanes beyond the end have no neutral value.
     """

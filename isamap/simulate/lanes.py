@@ -29,9 +29,9 @@ class Cut:
     """A variant of a mapping: the division of its iterations into issues.
 
     `groups` are the mapping's, with kernel axes in the order of their fusion and instruction axes in the
-    order of the digits of the fused number, outermost first; empty means as the mapping writes them.
+    order of the digits of the fused number, outermost first. Empty means as the mapping writes them.
     `params` are values of the instruction's integer parameters. `tiles` gives the number of lanes used of
-    an instruction axis; the default is all. On axes that share their kernel axes, fewer lanes also change
+    an instruction axis. The default is all. On axes that share their kernel axes, fewer lanes also change
     the iterations of the others. With `masked`, an axis whose length is a parameter is made shorter at the
     end. Otherwise, lanes beyond the end are padded.
     """

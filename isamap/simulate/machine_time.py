@@ -51,7 +51,7 @@ class Step:
     """One issue in the machine model: numbers of its unit, of registers read and written, and accesses.
 
     `instruction` and `block`, the note of the outermost block around it, are for watchers. `link` is the
-    number of a link that several units share, as units are numbered, -1 for none; `link_written` says that
+    number of a link that several units share, as units are numbered, -1 for none. `link_written` says that
     it writes, `queued` how many issues the queue of its unit holds, 0 if it has none. `also` is another
     unit that it takes, -1 for none. Units: `sizes` of its accesses in bytes; `work_ns` that it keeps
     its unit busy, all units of the kind together, `also_ns` the other one, `link_ns` that link.

@@ -1,6 +1,6 @@
 """Convert a lowered program to numbers: units, registers and accesses counted, costs and strides evaluated.
 
-Index expressions of loops keep their symbols; everything else about an issue is known before it runs.
+Index expressions of loops keep their symbols. Everything else about an issue is known before it runs.
 """
 
 from __future__ import annotations

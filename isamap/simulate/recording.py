@@ -2,7 +2,7 @@
 
     record(program, machine, problem)  ->  Recorded(issued=(RecordedIssue("dma_in_i8", 0 ns, …), …), …)
 
-Iterations that are counted, not run, are recorded as one `RepeatedIterations`; their data movement is included.
+Iterations that are counted, not run, are recorded as one `RepeatedIterations`. Their data movement is included.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     cache = Cache.open("libraries")
     cache.find(key)  # the path of a verified file, or None
 
-Objects are named by the sha256 of their content, which is checked at every use; a key is a small file that
+Objects are named by the sha256 of their content, which is checked at every use. A key is a small file that
 names an object. Both are written under a temporary name and then renamed, so that a process may be killed
-at any moment. A folder that cannot be used raises `Unkept`; the result is then returned with a warning.
+at any moment. A folder that cannot be used raises `Unkept`. The result is then returned with a warning.
 
 The module also lists the kinds in the cache with their sizes, finds damaged entries, and clears the cache.
 """

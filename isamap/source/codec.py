@@ -6,7 +6,7 @@
 A row is an object: the number of its class, then its fields. 0 is a tuple, 1 a mapping, 2 a frozen set. A
 number n refers to the object of row n, so each object is stored once: costs share their parts, and their
 readers rely on it. `[n]` is the integer n, which is rarer. Fields are stored by position, so that a new field
-needs no code; writer and reader are the same version of this program.
+needs no code. Writer and reader are the same version of this program.
 
 A text may come from a stranger, for instance from a cache. Reading creates only dataclasses of this program,
 and checks each field against its annotation. It does not use pickle.

@@ -1,7 +1,7 @@
 """Texts with positions, diagnostics about them, their printed form, and edits.
 
 gemm.ir:5:16: error[type-mismatch]: `+` takes operands of one type
-    C[i, j] += A[i, k] + B[k, j];
+    C[i, j] += A[i, k] + B[k, j].
                ^^^^^^^^^^^^^^^^^
   note: left is f32, right is bf16
   help: cast one side, as in `f32(B[k, j])`

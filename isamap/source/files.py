@@ -52,7 +52,7 @@ def open_regular(path: Path) -> BufferedReader:
 def open_beside(folder: Path, name: str) -> BufferedReader:
     """Return a regular file that a file in `folder` refers to, opened for reading.
 
-    It may lie in folders inside. A link may lead to another place of the folder; a file with several names
+    It may lie in folders inside. A link may lead to another place of the folder. A file with several names
     (hard links) is refused, as one of them may be anywhere.
 
     Raises: LeavesFolder, and OSError as `open_regular` does.

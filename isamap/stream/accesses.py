@@ -20,7 +20,7 @@ Array = NDArray[Any]
 class AccessedBytes:
     """Bytes of a memory, or one register of it, that an operand accesses.
 
-    Shapes: `strides` has one number for each axis of `shape`. Units: bytes; `end` is behind the last one.
+    Shapes: `strides` has one number for each axis of `shape`. Units: bytes. `end` is behind the last one.
     """
 
     operand: str

@@ -1,6 +1,6 @@
 """Suggest this language's spelling of other languages' functions, types and operators.
 
-`fabs(x[i])` is `abs(x[i])`; `a && b` is `a & b`.
+`fabs(x[i])` is `abs(x[i])`. `a && b` is `a & b`.
 """
 
 from __future__ import annotations

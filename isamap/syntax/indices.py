@@ -1,6 +1,6 @@
 """Convert index expressions from syntax to polynomials, and check the rules for subscripts.
 
-`p*s + r - pad` with axes p, r and sizes s, pad becomes that `Index`; `p*q` of two axes is refused.
+`p*s + r - pad` with axes p, r and sizes s, pad becomes that `Index`. `p*q` of two axes is refused.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Scope:
     """Names in scope: index symbols, typed scalars, operands, and names whose declaration failed.
 
     `extents` are those of the accepted axes; `starts` the first values of axes that do not start at 0,
-    `ordered` the axes of `seq`. `functions` are those that may be called besides the language's operations;
+    `ordered` the axes of `seq`. `functions` are those that may be called besides the language's operations.
     `defines` is the operation that the text defines.
     """
 

@@ -1,6 +1,6 @@
 """Convert a lark tree to a syntax tree, with one function per family of grammar rules.
 
-Everything here is mechanical; nothing is looked up, and nothing can be wrong with the text any more,
+Everything here is mechanical. Nothing is looked up, and nothing can be wrong with the text any more,
 numbers that are too long apart.
 """
 

@@ -358,7 +358,7 @@ def _attention(c: AtenCall) -> tuple[str, ...]:
     """Return scaled products of queries and keys, their softmax, and its product with values.
 
     Heads of queries that share a key are rows of one product. Scores and softmax of narrow floats are in f32, as in
-    torch; the weights of the values are rounded.
+    torch. The weights of the values are rounded.
     """
     query, key, value = (tuple(c[name].meta["val"].shape) for name in ("query", "key", "value"))
     if c["dropout_p"]:

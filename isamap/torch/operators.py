@@ -38,7 +38,7 @@ FLOATS = frozenset(("bf16", "f32", "f64"))
 class Translation:
     """The operators of a segment under construction, and the tensors known before it runs.
 
-    `inputs` are the nodes that the segment reads, by name; `sources` give the node of each operator. Nodes in
+    `inputs` are the nodes that the segment reads, by name. `sources` give the node of each operator. Nodes in
     `refused` have no operator here, nor have views in `unseen`, with the reason.
     """
 

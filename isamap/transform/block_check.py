@@ -53,7 +53,7 @@ def check_blocks(
 ) -> tuple[str, ...]:
     """Return the differences between the blocked kernel and the original, or () if both compute the same.
 
-    `rows` says of arrays that both write which dimension their rows are; others have none. All rows are
+    `rows` says of arrays that both write which dimension their rows are. Others have none. All rows are
     looked at if there are no `samples`.
     """
     numbers: dict[object, int] = {}

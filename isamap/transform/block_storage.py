@@ -6,7 +6,7 @@ with blocks of 16 results by 16 terms becomes
 
     for m in M, n in 2, n_ in 16, k in 2, k_ in 16 { y[m, n, n_] += a[m, k, k_] * w[n, k, n_, k_]; }
 
-Only `w` has another order in memory; `y` and `a` are seen with one dimension more. A temporary has the axis last.
+Only `w` has another order in memory. `y` and `a` are seen with one dimension more. A temporary has the axis last.
 """
 
 from __future__ import annotations

@@ -360,7 +360,7 @@ def find_members(
 ) -> Members | str:
     """Return the statements that share blocks of an axis, or a reason. `kept` temporaries do not shrink.
 
-    The last statement over an axis of that name determines its length and the ordered loops around; the loop
+    The last statement over an axis of that name determines its length and the ordered loops around. The loop
     over blocks may be outside the loops of the axes `own`.
     """
     given = statements(kernel)

@@ -27,7 +27,7 @@ HELD = "$held"
 class Companion:
     """A statement that can be fused with a sum, written over the sum's axes.
 
-    `needs` are the numbers of companions that must be fused as well; `value` has their values substituted
+    `needs` are the numbers of companions that must be fused as well. `value` has their values substituted
     for reads of their targets. `starts` is true if the statement assigns the sum's initial value. The other
     companions read the finished sum as HELD.
     """

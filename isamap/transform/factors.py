@@ -57,7 +57,7 @@ class Factorisation(Rewrite):
     """A rewrite that factors a product.
 
     Units: `flops_before` and `flops_after` are operations of the original statement, and of those that
-    replace it, as expressions of the sizes; `temporary` counts elements of temporaries.
+    replace it, as expressions of the sizes. `temporary` counts elements of temporaries.
     """
 
     statement: int

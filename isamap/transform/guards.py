@@ -225,7 +225,7 @@ class _Builder:
     ) -> tuple[Read, list[Stmt]]:
         """Return the target in an array with room for all of its subscripts, and the statements that copy it back.
 
-        Old values are copied in; the margins hold values that are never read.
+        Old values are copied in. The margins hold values that are never read.
         """
         operand = kernel.operand(target.buffer)
         ranges = [_range(i, extents, target) for i in target.index]

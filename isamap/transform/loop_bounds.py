@@ -11,7 +11,7 @@ In blocks of several statements conditions bound more than their own loop:
       for … { top[m] max= S[m, n]; }                       →     for … n in 64*b + 64 { top[m] max= S[m, n]; }
     }                                                          }
 
-A maximum takes nothing from -inf, hence no term behind the last `n` that passes for some m of the block; a temporary
+A maximum takes nothing from -inf, hence no term behind the last `n` that passes for some m of the block. A temporary
 is filled if it is read. So the masked half of causal attention is neither computed nor read. A kernel that is
 `strict` keeps every term: that 0 times a value is 0, and -inf plus a value -inf, holds of finite values only, and
 that 0 divided by a value is 0 only of values other than 0.

@@ -101,7 +101,7 @@ def tells_apart(
 ) -> bool:
     """Return whether elements determine all axes in `extents` if the subscripts' other symbols are fixed.
 
-    Sizes are at least 1, or at least `lows`; `facts` are terms that are never negative. Sound, not complete:
+    Sizes are at least 1, or at least `lows`. `facts` are terms that are never negative. Sound, not complete:
     False means that it is not known.
     """
     return _tells_apart(subscripts, tuple(sorted(extents.items())), facts, lows)

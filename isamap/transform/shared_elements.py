@@ -121,7 +121,7 @@ def is_wide(operand: Operand) -> bool:
 def writes_all(given: Iterable[Statement], operand: Operand, of: Conflicts) -> bool:
     """Return whether plain assignments together write every element of an operand, for any data.
 
-    One assignment writes everything if its subscripts are axes of the operand's extents; several do if they
+    One assignment writes everything if its subscripts are axes of the operand's extents. Several do if they
     differ in one subscript, which takes all values.
     """
     slices: set[tuple[int | None, ...]] = set()

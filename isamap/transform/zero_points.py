@@ -20,7 +20,7 @@ round.
 
 B = U - 128, so that Σ A·B = Σ A·U - 128·Σ A. Sums of integers wrap around, so both sides are bitwise equal.
 The rewrite is for instructions that multiply a signed factor by an unsigned one. The factor is shifted at its
-use; the schedule decides whether that happens once during packing, or in registers
+use. The schedule decides whether that happens once during packing, or in registers
 (docs/decisions/0018-shifting-in-place.md).
 """
 

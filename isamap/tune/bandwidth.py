@@ -2,7 +2,7 @@
 
 A buffer takes half of its level, and several times the size of the levels before it. The buffer of main
 memory takes four times the size of all caches, or as much as is available. The description's widest load and
-store access it. Main memory is also read in several parallel streams, which keep more lines in flight; the
+store access it. Main memory is also read in several parallel streams, which keep more lines in flight. The
 faster result counts.
 """
 

@@ -213,7 +213,7 @@ def kept_ns(
 
     Return None if it outlasts all waits, if nothing was measured, or if the next memory is hardly slower, so
     that the times do not differ. `results` are those of `kept_calls` for the stream. A buffer counts as lost
-    if reading it takes more than the geometric mean of an immediate read and a read of the next memory; one
+    if reading it takes more than the geometric mean of an immediate read and a read of the next memory. One
     lost at once is kept while it is read. Lines are lost one by one, and half of them may be gone by that
     time: half of the longest wait counts.
     """
@@ -259,7 +259,7 @@ def calibrate(
 ) -> Profile:
     """Return the measured profile of a machine's memories and instructions, or of the named instructions.
 
-    Units: `budget_s` is for sampling; compiling comes on top. Raises: MissingTool if this processor cannot
+    Units: `budget_s` is for sampling. Compiling comes on top. Raises: MissingTool if this processor cannot
     run the machine, UsageProblem for unknown names.
     """
     check_runs_here(machine)

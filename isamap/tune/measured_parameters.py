@@ -94,7 +94,7 @@ class RowFigure:
 
     `hinted_start_ns` is None if nothing can be hinted. `crowded_ns` and `crowded_piece_ns` are None if the
     memory is not the one behind the nearest cache, or if the products do not show them. `swept_count` is as
-    measured; applied to a machine, it is at most half of the pages that are translated at once. A piece of
+    measured. Applied to a machine, it is at most half of the pages that are translated at once. A piece of
     rows that are followed takes `swept_ns` longer than one of a near memory. Of `hinted_swept_count` rows,
     a prefetched piece takes `hinted_swept_ns` (0 rows: as long). `hinted_traffic_factor` is the part of
     their lines' time that is added to computing (None: as much as of others).
@@ -120,7 +120,7 @@ class RowFigure:
 class StreamFigure:
     """The time of rows along a sum that stream from a memory, as `streams` of a link states it.
 
-    Units: nanoseconds a row; factors are the part of computing that is added.
+    Units: nanoseconds a row. Factors are the part of computing that is added.
     """
 
     memory: str

@@ -2,7 +2,7 @@
 
     {"isamap_profile": 1, "machine": "x86-avx512", "cpu": {...}, "instructions": [...], "sha256": "…"}
 
-The sha256 is that of all other content; a profile with another digest is refused.
+The sha256 is that of all other content. A profile with another digest is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure the time to start rows from each memory while a kernel computes on them.
 
-    C[m, n] += A[m, k] * B[k, n], with all B in one memory; a register block reads a piece of each row of B:
+    C[m, n] += A[m, k] * B[k, n], with all B in one memory. A register block reads a piece of each row of B:
 
     for n by 80 { hold; for k by 1 { … } }                   the next piece is of another row, and is started
     for k by 16 { for n by 80 { hold; for k by 1 { … } } }   16 rows continue with their next pieces

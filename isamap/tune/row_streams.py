@@ -10,7 +10,7 @@ streams, and fewer rows are used. Pieces of rows, which lie across a sum, are me
 
 This product measures the start of a long piece: without hints, hinted, swept, and both. A register block
 reads up to 2 KB of each row of B, and the next piece is pages away. Some processors follow such a piece
-from its first lines on, and hints only cost; others start anew for each. Without an inner loop, a block
+from its first lines on, and hints only cost. Others start anew for each. Without an inner loop, a block
 reads a line or two of a few rows, and each of its loads continues with its row in the next block, for which
 the next few rows may be hinted as well. All four are timed in alternation. The result is the measured time
 minus the model's time without starts, divided by the number of starts; it includes the model's other

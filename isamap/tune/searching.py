@@ -42,7 +42,7 @@ class Searcher(Protocol):
     def propose(self, space: SearchSpace, told: Sequence[MeasuredPoint], count: int) -> Sequence[Point]:
         """Return up to `count` points to measure next, or none to end the search.
 
-        `told` has all measurements so far, in order; the first is the model's choice, with ratio 1. A point
+        `told` has all measurements so far, in order. The first is the model's choice, with ratio 1. A point
         that is proposed again is not measured again.
         """
         ...

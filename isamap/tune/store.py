@@ -183,7 +183,7 @@ def open_database(
 ) -> Generator[sqlite3.Connection]:
     """Open a connection to the file, and create the file with its tables if it does not exist.
 
-    `version` is that of the tables; `refuse` makes the error from a path and a reason. Raises: that error;
+    `version` is that of the tables. `refuse` makes the error from a path and a reason. Raises: that error;
     UsageProblem if others may write to the folder.
     """
     try:

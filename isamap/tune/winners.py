@@ -31,8 +31,8 @@ NAME = "tuning.sqlite"
 class Winner:
     """The fastest schedule of one question, and how it was found.
 
-    `key` is the digest of the question; `state` is the digest of all code that measured it: if that changes,
-    it is measured again. `place` is its rank by the model among `contenders`; `asked` is the requested number
+    `key` is the digest of the question. `state` is the digest of all code that measured it: if that changes,
+    it is measured again. `place` is its rank by the model among `contenders`. `asked` is the requested number
     of contenders. `ratio` is how many times longer the first choice took, the median over rounds. Units:
     `cost_ns` and `first_ns` in nanoseconds of one call; `time` in UTC, ISO 8601.
     """

@@ -5,7 +5,7 @@
 The search tries them for inputs that stream from memory, and for late pieces of rows if the machine states
 that hints save time (`fetching` decides the place of the hint). For other inputs a hint costs its own time
 and is assumed to save nothing: 39 such schedules were 0.91 to 1.02 times as fast. The search then tries only
-0, no prefetch; a person may fix another value.
+0, no prefetch. A person may fix another value.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 All need two copies of a buffer, or one more than it is filled ahead. They are searched if a separate unit moves
 the data, and for copies that are interleaved with a sum if the summing unit does not share its registers. In
-other cases the unit that computes also copies, and pipelining costs more than it saves; the decisions are then 0
+other cases the unit that computes also copies, and pipelining costs more than it saves. The decisions are then 0
 unless a person fixes them.
 
 Lanes cannot interleave copies with a sum. They fill a buffer up to four iterations ahead, also where each part of

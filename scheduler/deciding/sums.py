@@ -35,7 +35,7 @@ def sweeping_axis(option: NestOption) -> TileAxis | None:
 def keeps_sums(option: NestOption) -> bool:
     """Return whether sums stay in registers while other units fill the buffers of inputs, block by block.
 
-    Lanes do so; other machines keep the sums of blocks in their scratchpads, or copy through registers.
+    Lanes do so. Other machines keep the sums of blocks in their scratchpads, or copy through registers.
     """
     staged = [o.staging for o in option.operands if not o.is_accumulator and o.costs.staged_ns is not None]
     return not option.shares_work and option.carried is None and all(s.homes[0] and s.mover for s in staged)

@@ -43,7 +43,7 @@ class Tiling:
 class TilingLoop:
     """A loop outside `hold`: its axis, its iteration count, and what its body touches and computes.
 
-    Units: `inside` is how far the body moves along each axis, in elements; `body_points` is how many points
+    Units: `inside` is how far the body moves along each axis, in elements. `body_points` is how many points
     of the iteration space it computes.
     """
 

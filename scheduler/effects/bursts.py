@@ -7,7 +7,7 @@ Computing hides traffic only if both happen at the same time:
         for m by 9 {       17 times with the same 48 columns of B: the first loads come from memory
           for k by 1 {     during 9 x 48 products for each row; the later ones come from a near cache
 
-Loading a row of 48 numbers takes 15 ns from memory at 12.4 bytes per ns; its 27 issues take 4. The difference
+Loading a row of 48 numbers takes 15 ns from memory at 12.4 bytes per ns. Its 27 issues take 4. The difference
 is exposed, no matter how long the next sixteen register blocks compute. Each byte therefore counts for the
 time by which it takes longer than all issues of a register block on it, at its source:
 

@@ -2,7 +2,7 @@
 
 A block that fits stays in a near cache until it is used. A larger one, or a whole copy, is written to a
 memory where it fits, and read again. A copy in the order of the buffer returns to each row for every
-register block's columns; a copy by rows reads each row once for all columns of a block.
+register block's columns. A copy by rows reads each row once for all columns of a block.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def copying_time(tiling: Tiling) -> dict[str, Sequence[Cost]]:
 def waits(tiling: Tiling, computing: Cost, loaded: Cost) -> Cost:
     """Return the time of the computation and of its waits for operands that are copied during it.
 
-    Lanes copy and compute in turn, but for copies that are made ahead; `loaded` is the time to load registers.
+    Lanes copy and compute in turn, but for copies that are made ahead. `loaded` is the time to load registers.
     """
     operands = tiling.space.option.operands
     again = {o.name: copied_again(tiling, o) for o in operands}

@@ -65,7 +65,7 @@ def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
 def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
     """Return `swept` if separate loads read each of a few whole rows, a line or two at a time, else `otherwise`.
 
-    A row that is cut starts again; measured parts of 2.5 KB are no faster than others. `swept` must not
+    A row that is cut starts again. Measured parts of 2.5 KB are no faster than others. `swept` must not
     exceed `otherwise`, so that costs grow with their decisions.
     """
     option = tiling.space.option

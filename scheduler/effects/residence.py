@@ -1,7 +1,7 @@
 """Model the memory that holds a statement's tensors at its start, and price the start of rows there.
 
 A kernel is called after other code has written its operands, or again on the same ones: they are in the
-nearest cache that holds them all. Misses of nearer caches are served from there; farther levels are not
+nearest cache that holds them all. Misses of nearer caches are served from there. Farther levels are not
 read. A kernel that is called with other operands each time (`--cold`) finds none there, except for data
 that it writes itself.
 
@@ -153,7 +153,7 @@ def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
     """Return the time to start pieces of rows on more pages than a prefetcher follows.
 
     Each piece takes the full time, even if it is short. The limit is half of the pages that the first TLB
-    holds, because other operands share it; large pages do not change it.
+    holds, because other operands share it. Large pages do not change it.
     """
     along = next((a for a in rows.tiling.space.axes if a.name == rows.operand.layout.dense_axis), None)
     if not tlb.count or along is None or along.is_reduction:

@@ -12,9 +12,9 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
 A new effect is a module with its formula, a line here, and one in docs/effects.md; the price, its parts,
 reports, floors and the docs' test read the table.
 
-Known errors: halos of convolutions are read once (too cheap); caches hold three quarters of their size,
-shared ones half of that, and only rows read in place fall into too few sets; moves of different units do not
-overlap (too expensive); columns read from memory are up to ten times too cheap where the processor does not
+Known errors: halos of convolutions are read once (too cheap). Caches hold three quarters of their size,
+shared ones half of that, and only rows read in place fall into too few sets. Moves of different units do not
+overlap (too expensive). Columns read from memory are up to ten times too cheap where the processor does not
 recognise them (docs/decisions/0010-order-of-schedules.md).
 """
 

@@ -3,7 +3,7 @@
     conv -> add -> relu        {conv}, {add}, {add, conv}, {relu}, {relu, add}, {relu, add, conv}
 
 A group grows from its root upwards. First it takes producers whose only readers are inside, then also others,
-which their other readers compute again. At most one node of a group needs its own kernel; the others are
+which their other readers compute again. At most one node of a group needs its own kernel. The others are
 elementwise.
 """
 

@@ -37,7 +37,7 @@ class GroupChoice:
 class NearTensor:
     """A tensor that the window writes or reads.
 
-    `maker` is the root that writes it, None if it exists before; `stays` says that it is read after the
+    `maker` is the root that writes it, None if it exists before. `stays` says that it is read after the
     window. `near` is None if the window decides whether it stays in the near cache. Units: bytes,
     nanoseconds.
     """
@@ -56,7 +56,7 @@ class Window:
     """A window to be decided: `start` are choices by number in a possible order.
 
     Each node of `needed` must be in at least one group, which follows from the reads. `start_far_ns` is the
-    cost of far reads in that order; `room_bytes` and `near_bytes` are the capacity that the remaining plan
+    cost of far reads in that order. `room_bytes` and `near_bytes` are the capacity that the remaining plan
     leaves of the workspace and of the near cache.
     """
 

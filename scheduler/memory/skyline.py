@@ -5,7 +5,7 @@ rests on the bottom or on another one, so that it is enough to place buffers on 
 is placed in each section. In a valley of the skyline, a section is either covered by a buffer that fits
 between the walls, or stays empty up to the next height at which something could bridge it. How much a section
 may still waste is known exactly: the memory's size less the skyline less all that has to come. Branching
-takes the section with the fewest choices, or the lowest one; which is better differs, so both are
+takes the section with the fewest choices, or the lowest one. Which is better differs, so both are
 tried.
 
 Source: the canonical (pushed down) solutions are those of Moffitt, MiniMalloc, ASPLOS 2023; branching on the
@@ -28,7 +28,7 @@ Branching = Literal["fewest", "lowest"]
 class Instance:
     """Buffers over sections of time. Units: sizes and capacity in `unit_bytes`.
 
-    Buffer b lives in sections first[b] up to before last[b]; no section is one whose buffers all live in the
+    Buffer b lives in sections first[b] up to before last[b]. No section is one whose buffers all live in the
     next one too.
     """
 

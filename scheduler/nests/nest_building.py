@@ -101,7 +101,7 @@ def _stages(
 def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold: int) -> int:
     """Return the number of loops of a part around a stage per block.
 
-    An accumulator's stage is around every reduction loop outside `hold`, in a scratchpad at `hold`; an
+    An accumulator's stage is around every reduction loop outside `hold`, in a scratchpad at `hold`. An
     input's stage is as far inside as possible without copying an element again.
     """
     if operand.is_accumulator and space.splits_sum:

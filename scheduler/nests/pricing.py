@@ -1,6 +1,6 @@
 """Price any schedule by a model, also a hand-written one: derive its decisions from its loops.
 
-A schedule that no decisions express, such as one with three loops over an axis, has no price; `unpriced`
+A schedule that no decisions express, such as one with three loops over an axis, has no price. `unpriced`
 says why. A schedule made for other sizes is read by its effect at these sizes (`normal`). Prefetches in
 other places than decisions allow cost their hints and gain nothing, and the order of the innermost loop has
 no effect, as measured. The pieces of remainders that only run time knows cost nothing either.

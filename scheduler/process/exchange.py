@@ -39,7 +39,7 @@ class Search:
 class SearchResult:
     """An intermediate or final result of the solver: a better schedule, and the proven bound.
 
-    `status` is the solver's word, or RUNNING while the search continues; `contender` is -1 without a
+    `status` is the solver's word, or RUNNING while the search continues. `contender` is -1 without a
     schedule. `denials` counts how often the solver reported infeasibility although a schedule was known.
     `is_stopped` says that the clock ended the search. Units: `bound_ns` in nanoseconds, `effort` in the
     solver's own measure.

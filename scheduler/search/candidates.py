@@ -133,7 +133,7 @@ def _issues(option: NestOption) -> int:
 def heeds(space: Space) -> bool:
     """Return whether each decision without alternatives has the fixed value.
 
-    An axis of one issue is neither unrolled nor cut into blocks, whatever is fixed; nor is a reduction axis
+    An axis of one issue is neither unrolled nor cut into blocks, whatever is fixed. Nor is a reduction axis
     unrolled that is not the innermost one.
     """
     single = [space.unroll(axis) for axis in space.option.axes if not may_unroll(space.option, axis)]

@@ -90,7 +90,7 @@ def _offered_statements(nest: NestProblem) -> list[int]:
 class FusedGroup:
     """The answer for a nest and for the statements that it may fuse, each in a nest of its own.
 
-    The answer's costs include all of them, as its options do; `choices` say how. Units: `slack_ns` in nanoseconds,
+    The answer's costs include all of them, as its options do. `choices` say how. Units: `slack_ns` in nanoseconds,
     by which the included costs exceed what is proven of all choices of fused statements.
     """
 
@@ -128,7 +128,7 @@ class FusedGroup:
 class FusedOption:
     """An option with its fused statements.
 
-    Units: nanoseconds; `extra_ns` is added to its own nest, `other_ns` is the cost of the separate nests.
+    Units: nanoseconds. `extra_ns` is added to its own nest, `other_ns` is the cost of the separate nests.
     """
 
     option: OpenOption

@@ -1,6 +1,6 @@
 """Compute lower bounds for all register blocks of an option at once, and costs of many moves at once.
 
-One pass over the cost expression with arrays replaces one pass per register block; an option has hundreds.
+One pass over the cost expression with arrays replaces one pass per register block. An option has hundreds.
 """
 
 from __future__ import annotations

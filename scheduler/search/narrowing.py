@@ -57,7 +57,7 @@ def narrow_problem(
     """Return the problem with the mappings that may win under a model, and a lower bound on the removed ones.
 
     After `looks` mappings of a statement, if given, the remaining ones are excluded as well, even if they may
-    win. `matches` are the mappings of the statements, if known; `packed` are inputs that the caller passes
+    win. `matches` are the mappings of the statements, if known. `packed` are inputs that the caller passes
     packed. Raises: NoMapping if a statement cannot be performed; UsageProblem for an input that cannot be
     packed.
     """

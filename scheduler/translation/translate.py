@@ -61,7 +61,7 @@ FEW = 4
 class Translator:
     """The translation of one cost into one model. `cap_ns` is a known upper bound on the solution's cost.
 
-    Memos are keyed by identity; `kept` keeps new expressions alive.
+    Memos are keyed by identity. `kept` keeps new expressions alive.
     """
 
     model: cp_model.CpModel

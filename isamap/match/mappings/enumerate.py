@@ -174,7 +174,7 @@ def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
 class _Search:
     """The search space of one pairing: the possible places of each kernel axis alone.
 
-    `reachable` are the instruction axes of each class on which some kernel axis may run alone; all of them
+    `reachable` are the instruction axes of each class on which some kernel axis may run alone. All of them
     must be filled. `left[n]` is, for each class, how many of the kernel axes from the n-th on may run
     there.
     """

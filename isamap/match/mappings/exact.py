@@ -42,7 +42,7 @@ class IterationSpace:
     `lengths` are the largest lengths of the instruction's axes; None means any length, which `open_lengths`
     gives in terms of parameters. `extents` are those of the kernel's axes, including ordered loops around
     them. `facts` are nonnegative terms over the symbols that `bindings` leave. `lows` are the smallest
-    values of symbols; the default is 1.
+    values of symbols. The default is 1.
     """
 
     lengths: tuple[tuple[str, int | None], ...]

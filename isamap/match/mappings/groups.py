@@ -3,7 +3,7 @@
     instruction   for i in 16 { s[i] = a[i] + b[i]; d[i] = a[i] - b[i]; }
     kernel        S[n] = X[n] + Y[n];  D[n] = X[n] - Y[n];
 
-Each statement of the instruction performs a statement of the kernel by a mapping of its own, a *part*; the
+Each statement of the instruction performs a statement of the kernel by a mapping of its own, a *part*. The
 parts must agree on the expression of each operand, on the kernel axes of each instruction axis, and on the
 surrounding loops. Outputs that no statement of the kernel needs may stay unused. A statement cannot be
 repeated by the loops of another, so that an axis that is not common to all parts must fit into one issue.
@@ -28,7 +28,7 @@ from isamap.transform import Statement, reads, statements
 class GroupMapping:
     """One way in which one issue performs several statements, or in which one statement uses some of the outputs.
 
-    `parts` are in the order of the instruction's statements; `unused` are outputs whose value is not used.
+    `parts` are in the order of the instruction's statements. `unused` are outputs whose value is not used.
     """
 
     instruction: str
@@ -121,7 +121,7 @@ def _canonical_key(instruction: Instruction, chosen: tuple[int, ...], mapping: G
 def _useful(instruction: Instruction, patterns: tuple[Pattern, ...]) -> Iterator[tuple[int, ...]]:
     """Yield sets of the instruction's statements that are useful without the others, largest first.
 
-    All that write one output go together; the others' outputs must be free to be overwritten and unread.
+    All that write one output go together. The others' outputs must be free to be overwritten and unread.
     """
     for size in range(len(patterns), 0, -1):
         for chosen in combinations(range(len(patterns)), size):

@@ -46,7 +46,7 @@ Clause = Literal["operand-elements", "operand-twice", "output-elements", "parame
 class Violation:
     """The condition that a mapping breaks first.
 
-    `operand` is the instruction's operand whose elements do not correspond, "" for parameters; `is_certain`
+    `operand` is the instruction's operand whose elements do not correspond, "" for parameters. `is_certain`
     says that there is a counterexample, and not only no proof. `reads` are the subscripts of the one read of an
     input, or of the two, that it is about.
     """

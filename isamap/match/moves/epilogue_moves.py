@@ -46,7 +46,7 @@ COPIES = ((16, 64), (8, 64), (4, MOST_PART), (2, MOST_PART))
 class BufferOnTheWay:
     """An intermediate buffer with several copies: one tile is stored while the next one is computed.
 
-    With `kept` it has the elements that all tiles read, loaded once; tiles along axis `along` each read a
+    With `kept` it has the elements that all tiles read, loaded once. Tiles along axis `along` each read a
     different part. Units: `copy_bytes` is the size of each copy in its scratchpad.
     """
 

@@ -46,7 +46,7 @@ from isamap.transform import reads, symbols
 class Dma:
     """An instruction that moves a part of a copy, or computes it.
 
-    `pieces` are the largest values of counters that it counts itself; a longer copy takes several pieces,
+    `pieces` are the largest values of counters that it counts itself. A longer copy takes several pieces,
     and an outer counter counts them. `counts` are the extents of the counters, `places` the addresses of
     its operands. `fills_rest` says that it writes zeros into the cells of a tile that get no element.
     Units: `cost_ns` and `energy_pj` per element. `waits` is the memory at which lanes wait for each other, and the

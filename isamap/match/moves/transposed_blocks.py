@@ -50,7 +50,7 @@ def find_block(
 ) -> BlockMove | None:
     """Return the cheapest instruction that moves blocks of a copy, or None if there is none.
 
-    Blocks run over the counters of `counts`. The counters in `around` shorten them at the end; their value is
+    Blocks run over the counters of `counts`. The counters in `around` shorten them at the end. Their value is
     the largest count, if known.
     """
     counters = Counters(counts, around or {})

@@ -244,7 +244,7 @@ def requested_lanes(
 ) -> LoadRequest | None:
     """Return the load request for the register lanes that a subscript reads, or None if it is unclear.
 
-    `subject` is over axes `%a`; every axis runs from 0 to its limit.
+    `subject` is over axes `%a`. Every axis runs from 0 to its limit.
     """
     size = operand.shape[0].substitute(params).value if len(operand.shape) == 1 else None
     if size is None:

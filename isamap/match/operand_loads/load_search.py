@@ -244,7 +244,7 @@ def _leaves_fill(
 ) -> bool:
     """Return whether elements beyond the valid ones result in the fill.
 
-    Moves leave it as it is, casts leave zero; a sum with something else may not. An axis that no mask cuts
+    Moves leave it as it is, casts leave zero. A sum with something else may not. An axis that no mask cuts
     short has to run over a register whose own elements are filled there: a broadcast fills all lanes alike.
     """
     value = pattern.value

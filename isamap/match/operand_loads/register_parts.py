@@ -3,7 +3,7 @@
     for l in 4, j in 8, p in 2 { z[16*l + 2*j + p] = select(p == 0, a[16*l + j], b[16*l + j]); }
 
 has two pieces, z[16*l + 2*j] = a[16*l + j] and z[16*l + 2*j + 1] = b[16*l + j]. The requested contents of z
-determine, piece by piece, the contents of a and b in the lanes that are read; their other lanes may hold
+determine, piece by piece, the contents of a and b in the lanes that are read. Their other lanes may hold
 anything.
 """
 
@@ -39,7 +39,7 @@ Lanes = frozenset[int]
 class LaneBox:
     """The lanes of a register that a piece writes: `offset + sum of step * digit`, digits counting from 0.
 
-    `digits` are (axis, step, count), the smallest step first; `full` says that no axis is cut short.
+    `digits` are (axis, step, count), the smallest step first. `full` says that no axis is cut short.
     """
 
     offset: int

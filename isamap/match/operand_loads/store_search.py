@@ -23,8 +23,8 @@ def find_operand_store(
 ) -> OperandMove | None:
     """Return the cheapest way to write `value`, an expression over the coordinates of `request`, to `target`.
 
-    `request` gives shape and valid part; its expression is ignored. If the mapping names the last
-    instruction, `memory` and `dtype` are the register that it reads; empty means any register.
+    `request` gives shape and valid part. Its expression is ignored. If the mapping names the last
+    instruction, `memory` and `dtype` are the register that it reads. Empty means any register.
     """
     question = (target, value, memory, dtype, request)
     if question not in search.stores:

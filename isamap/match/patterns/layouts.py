@@ -1,7 +1,7 @@
 """Check the layout that instructions require of operands: `where align(a) >= 16, stride(a, 0) % 16 == 0`.
 
 The check runs for each place from which an operand might be read, or to which it might be written. A
-requirement that cannot be proved counts as unmet; another place may meet it, such as a buffer that starts
+requirement that cannot be proved counts as unmet. Another place may meet it, such as a buffer that starts
 at a multiple of 64 bytes.
 """
 

@@ -240,7 +240,7 @@ Digits = tuple[tuple[str, int], ...]
 def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
     """Return the axes of a mixed-radix subscript with their steps, largest first, or None for other subscripts.
 
-    `2*k + p` with p in 2 gives ((k, 2), (p, 1)); `p + r` gives None, for two of its values coincide.
+    `2*k + p` with p in 2 gives ((k, 2), (p, 1)). `p + r` gives None, for two of its values coincide.
     """
     if index.constant:
         return None

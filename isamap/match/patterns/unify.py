@@ -28,7 +28,7 @@ from isamap.transform import reads
 class Binding:
     """The kernel's expression for a parameter, or for one read of an operand.
 
-    `pattern` is the operand's subscript in the instruction, () for a parameter; `subject` is the kernel's
+    `pattern` is the operand's subscript in the instruction, () for a parameter. `subject` is the kernel's
     expression.
     """
 
@@ -177,7 +177,7 @@ Pairs = tuple[tuple[Index, Index], ...]
 def subscripts_to_agree(one: Expr, other: Expr) -> Pairs | None:
     """Return the subscripts that must be equal for two expressions to be equal, or None if they never are.
 
-    Two reads with different fills outside an array have different values; a read without a fill is never
+    Two reads with different fills outside an array have different values. A read without a fill is never
     outside.
     """
     match one, other:

@@ -96,7 +96,7 @@ def determines_axes(
 ) -> bool | None:
     """Return whether equal subscripts imply that the axes `required` are equal if all other symbols are fixed.
 
-    `extents` says how far axes run; a symbol in it is some size of at least 1. Terms without such axes are
+    `extents` says how far axes run. A symbol in it is some size of at least 1. Terms without such axes are
     equal on both sides and drop out. A subscript that is not affine says nothing.
     """
     names, asked = IslNames(), list(required)

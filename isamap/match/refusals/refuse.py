@@ -1,6 +1,6 @@
 """Find the first condition that an instruction violates for a statement, and an edit that satisfies it.
 
-    fma_f64: takes a of f64; A[m, k] is f32
+    fma_f64: takes a of f64. A[m, k] is f32
 
 Conditions are tried in one order: one plain statement, operation, type of the sum, operand tree, types of the
 operands, places for all axes, elements that belong together, sizes and preconditions; the moves that the
@@ -454,7 +454,7 @@ def refusals(
 ) -> tuple[Rejection, ...]:
     """Return a rejection for every statement and instruction without a whole or split mapping, nearest first.
 
-    `mappings` are all mappings; they are searched if not given.
+    `mappings` are all mappings. They are searched if not given.
     """
     known: dict[tuple[int, str], list[Mapping]] = {}
     for mapping in find_mappings(kernel, machine) if mappings is None else mappings:

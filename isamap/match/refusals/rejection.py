@@ -104,7 +104,7 @@ _CHANGING = frozenset(
 class Rejection:
     """An instruction that cannot perform a statement, and the first condition that is violated.
 
-    `span` is the place in the statement; `instruction_span` is the place in the instruction's text, in its
+    `span` is the place in the statement. `instruction_span` is the place in the instruction's text, in its
     description. `edit` describes the remedy. `edits` change the kernel's text so that the condition is met;
     () if no change of the kernel helps.
     """

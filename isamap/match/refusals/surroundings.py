@@ -150,7 +150,7 @@ def _same_place(mine: Placement | None, theirs: Placement) -> bool:
 def _moves(case: Pair, around: OfferedMoves) -> Failure | None:
     """Return the cause that in every mapping some operand is in memory and no chain loads it, or None.
 
-    Registers are loaded from a known place; the chain is shown with the mapping. The last instruction of a
+    Registers are loaded from a known place. The chain is shown with the mapping. The last instruction of a
     chain performs an assignment: one that does not reach a scratchpad may be followed by another.
     """
     operands = [o for o in case.item.instruction.operands if around.is_addressable(o)]

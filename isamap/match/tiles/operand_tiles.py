@@ -53,7 +53,7 @@ class OperandTile:
     register once: `cell_shape` is the shape without repetitions, `cell_pattern` a cell's subscripts over
     the instruction's axes, and `cells` the same over the register's coordinates. `fill` is the value of
     elements beyond the end of reduced axes. Where a buffer is to hold what a register's value is computed
-    of, `computed` is that value over the `ELEMENT`, with its type; all else is then of the element. `idle` are
+    of, `computed` is that value over the `ELEMENT`, with its type. All else is then of the element. `idle` are
     coordinates along which only the first element counts: those of an instruction axis that no kernel axis uses.
     """
 
@@ -240,7 +240,7 @@ def _of_its_array(tile: OperandTile) -> OperandTile:
 def part_of(tile: Tile, operand: OperandTile, position: int) -> OperandTile | None:
     """Return the tile of one source array of a computed operand, which a buffer may hold instead, or None.
 
-    The value is computed behind the load from the buffer; what it needs of other arrays is read where that lies.
+    The value is computed behind the load from the buffer. What it needs of other arrays is read where that lies.
     `position` counts the arrays' elements in the order of `distinct_reads`. None if a value takes several
     elements of the array, if a tile repeats an element of it, or if an axis may end inside of a tile.
     """
@@ -508,7 +508,7 @@ def profile_sizes(statement: Statement) -> dict[str, int]:
 def in_tiles(operand: OperandTile, search: MoveSearch, home: str = "") -> Read:
     """Return an operand's elements in the layout of a staging buffer, over the operand's coordinates.
 
-    `home` is the scratchpad of the buffer; "" means the workspace.
+    `home` is the scratchpad of the buffer. "" means the workspace.
     """
     name = f"{PROBE}:{operand.dtype}:{operand.cell_shape}" + (f"@{home}" if home else "")
     if home:

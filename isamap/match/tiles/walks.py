@@ -33,7 +33,7 @@ def choose_params(
 ) -> Params:
     """Return the values of `choose` parameters: as large as the kernel fills, within the instruction's limits.
 
-    Run-time lengths of an issue are as large as possible; a remainder is padded.
+    Run-time lengths of an issue are as large as possible. A remainder is padded.
     """
     asked = _asked_axes(pattern)
     filled = [
@@ -52,7 +52,7 @@ def _lengths_of_whole(statement: Statement, mapping: Mapping, pattern: Pattern) 
     """Return run-time lengths for a short kernel axis that runs on several axes of an instruction.
 
     960 values on rows of 16 are 60 rows: with the largest number of rows, an issue would compute the padding, too.
-    Fewer rows than columns would be many short issues; mappings of other axes have longer ones.
+    Fewer rows than columns would be many short issues. Mappings of other axes have longer ones.
     """
     (_, lengths), most, found = extents_of(pattern, {}), full_lengths(pattern), Params()
     sizes = {axis.name: axis.extent.substitute(most).value for axis in pattern.axes}

@@ -2,7 +2,7 @@
 
     par m by 512 { par n by 256 { stage b; for k by 256 { ... hold; ... } } }
 
-Parallel loops are the outermost ones. A buffer staged outside them is filled before and shared; a buffer
+Parallel loops are the outermost ones. A buffer staged outside them is filled before and shared. A buffer
 staged inside belongs to one part. A reduction axis may be distributed, too: every part then sums into its own
 copy of the accumulator, which is staged directly inside the parallel loops, and the copies are added
 afterwards.

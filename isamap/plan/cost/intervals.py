@@ -2,7 +2,7 @@
 
     bounds_all(cost, {"nest0.block.k": (array([64, 128]), array([256, 256]))}, 2)  ->  least, most
 
-An interval has a least and a most value per box; equal values are stored once. Numbers are in double
+An interval has a least and a most value per box. Equal values are stored once. Numbers are in double
 precision: whole ones are exact up to 2**53.
 """
 

@@ -1,6 +1,6 @@
 """Read the text of a schedule, perhaps edited by hand, as a Schedule.
 
-Comments run from `#` to the end of the line; spaces and line ends inside a nest do not matter.
+Comments run from `#` to the end of the line. Spaces and line ends inside a nest do not matter.
 
     gemm.schedule:9:5: error[schedule-syntax]: `fro` cannot stand here: expected `for`, `hold`, ... or `unroll`
       help: did you mean `for`?

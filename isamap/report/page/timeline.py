@@ -53,7 +53,7 @@ class Gap:
 class Timeline:
     """One run. Of `issues`, only `run` were simulated individually. Units: nanoseconds.
 
-    `unrecorded` of the simulated ones are in no bar; `left_out` names effects that the simulator ignores.
+    `unrecorded` of the simulated ones are in no bar. `left_out` names effects that the simulator ignores.
     """
 
     total_ns: float

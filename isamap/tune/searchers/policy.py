@@ -1,6 +1,6 @@
 """Reinforcement learning: a small policy over kinds of decisions learns which changes are faster.
 
-An action is a change of the fastest schedules known, described by the kinds of decisions that it changes; its
+An action is a change of the fastest schedules known, described by the kinds of decisions that it changes. Its
 value is a sum over kinds, its reward the logarithm of how much faster it ran. REINFORCE with a baseline, as
 in Williams, Simple Statistical Gradient-Following Algorithms, Machine Learning 8, 1992.
 """
