@@ -26,7 +26,7 @@ class MemplanOptions(CommandOptions):
 
 
 def memplan_command(asked: MemplanOptions) -> Answer:
-    """Give each buffer an offset so that no two buffers with overlapping lifetimes overlap."""
+    """Give each buffer an offset so that buffers that are live at the same time share no bytes."""
     from isamap.plan.placement import print_offsets, read_buffers
     from isamap.scheduler.memory.allocation import allocate
 
