@@ -343,7 +343,17 @@ def _of_row(op: Op, text: str) -> Lowered:
     return floats(text) if op.domain == "float" else numbers(text)
 
 
+ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, float]]] = {
+    "Softsign": ("({0} / (1 + abs({0})))", {}),
+    "Elu": ("select({0} > 0, {0}, {alpha} * expm1({0}))", {"alpha": 1.0}),
+    "LeakyRelu": ("select({0} < 0, {0} * {alpha}, {0})", {"alpha": 0.01}),
+    "ThresholdedRelu": ("select({0} > {alpha}, {0}, 0)", {"alpha": 1.0}),
+    "HardSigmoid": ("max(0, min(1, {0} * {alpha} + {beta}))", {"alpha": 0.2, "beta": 0.5}),
+}
+"""Templates of an input and of attributes, with the defaults of the attributes in the order of ONNX."""
+
 ELEMENTWISE: Mapping[str, Lowered] = {
+    **{name: floats(template, **defaults) for name, (template, defaults) in ACTIVATIONS.items()},
     **{name: _of_row(op, text) for op in OPS.values() for name, text in op.texts(op.onnx).items()},
     "Relu": lambda o: o.map(limit("{0}", "0", 0, wide_type(o[0].dtype), is_upper=False), o[0]),
     "Asinh": through_f64(
@@ -354,18 +364,13 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     "Atanh": through_f64("(0.5 * log1p(2 * {0} / (1 - {0})))"),
     "Add": _add,
     "Reciprocal": floats("(1 / {0})"),
-    "Softsign": floats("({0} / (1 + abs({0})))"),
     "Mish": floats("({0} * tanh(softplus({0})))"),
-    "Elu": floats("select({0} > 0, {0}, {alpha} * expm1({0}))", alpha=1.0),
     "Selu": floats(
         "({gamma} * select({0} > 0, {0}, {alpha} * expm1({0})))",
         alpha=1.67326319217681884765625,
         gamma=1.05070102214813232421875,
     ),
     "Celu": floats("select({0} > 0, {0}, {alpha} * expm1({0} / {alpha}))", alpha=1.0),
-    "LeakyRelu": floats("select({0} < 0, {0} * {alpha}, {0})", alpha=0.01),
-    "ThresholdedRelu": floats("select({0} > {alpha}, {0}, 0)", alpha=1.0),
-    "HardSigmoid": floats("max(0, min(1, {0} * {alpha} + {beta}))", alpha=0.2, beta=0.5),
     "HardSwish": floats("({0} * max(0, min(1, {0} / 6 + 0.5)))"),
     "Swish": floats("({0} * sigmoid({0} * {alpha}))", alpha=1.0),
     "Shrink": floats(

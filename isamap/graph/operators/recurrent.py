@@ -22,23 +22,17 @@ from math import prod
 from isamap.graph.applied import Applied
 from isamap.graph.making import KernelText, Operand, Value, nest
 from isamap.graph.operators.data_movement import concatenate_values, transpose_axes
-from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.elementwise import ACTIVATIONS, Lowered
 from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 
-_FUNCTIONS: Mapping[str, tuple[str, float, float]] = {
-    "relu": ("max({0}, 0)", 0, 0),
-    "tanh": ("tanh({0})", 0, 0),
-    "sigmoid": ("sigmoid({0})", 0, 0),
-    "affine": ("({a} * {0} + {b})", 1, 0),
-    "leakyrelu": ("select({0} < 0, {a} * {0}, {0})", 0.01, 0),
-    "thresholdedrelu": ("select({0} > {a}, {0}, 0)", 1, 0),
-    "scaledtanh": ("({a} * tanh({b} * {0}))", 1, 1),
-    "hardsigmoid": ("min(max({a} * {0} + {b}, 0), 1)", 0.2, 0.5),
-    "elu": ("select({0} > 0, {0}, {a} * expm1({0}))", 1, 0),
-    "softsign": ("({0} / (1 + abs({0})))", 0, 0),
-    "softplus": ("(max({0}, 0) + log1p(exp(-abs({0}))))", 0, 0),
+_FUNCTIONS: Mapping[str, tuple[str, Mapping[str, float]]] = {
+    **{name.lower(): activation for name, activation in ACTIVATIONS.items()},
+    **{name: (f"{name}({{0}})", {}) for name in ("tanh", "sigmoid", "softplus")},
+    "relu": ("max({0}, 0)", {}),
+    "affine": ("({alpha} * {0} + {beta})", {"alpha": 1, "beta": 0}),
+    "scaledtanh": ("({alpha} * tanh({beta} * {0}))", {"alpha": 1, "beta": 1}),
 }
-"""Activations by name: a text, and the defaults of its two parameters."""
+"""Activations by name, as `ACTIVATIONS`."""
 _USUAL: Mapping[str, tuple[str, ...]] = {
     "RNN": ("Tanh",),
     "GRU": ("Sigmoid", "Tanh"),
@@ -79,11 +73,12 @@ def _activations(o: Applied, kind: str, directions: int, inside: str) -> tuple[s
         known = _FUNCTIONS.get(str(name).lower())
         if known is None:
             raise NotTaken(f"the activation {name} has no kernel here")
-        template, alpha, beta = known
-        a = alphas.pop(0) if alphas and "{a}" in template else alpha
-        b = betas.pop(0) if betas and "{b}" in template else beta
-        texts = (cast(number(float(x)), inside).text for x in (a, b))
-        found.append(template.replace("{a}", next(texts)).replace("{b}", next(texts)))
+        template, defaults = known
+        for parameter, default in defaults.items():
+            values = alphas if parameter == "alpha" else betas
+            value = float(values.pop(0) if values else default)
+            template = template.replace(f"{{{parameter}}}", cast(number(value), inside).text)
+        found.append(template)
     if len(found) != len(_USUAL[kind]) * directions:
         raise NotTaken(f"{len(found)} activations for {directions} directions")
     return tuple(found)

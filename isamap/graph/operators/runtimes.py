@@ -16,7 +16,7 @@ from isamap.graph.applied import Applied, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import Value
 from isamap.graph.operators.data_movement import slice_value, transpose_axes
-from isamap.graph.operators.elementwise import ELEMENTWISE, Lowered, floats, of_bytes
+from isamap.graph.operators.elementwise import ACTIVATIONS, ELEMENTWISE, Lowered, floats, of_bytes
 from isamap.graph.operators.norms import normalise_rows
 from isamap.graph.operators.products import multiply_matrices
 from isamap.graph.terms import NotTaken, cast, number, wide_type
@@ -47,16 +47,13 @@ def _parts(o: Applied, x: Value, axis: int, *sizes: int) -> tuple[Value, ...]:
 # --- activations, products and norms with more behind them ----------------------------------------------------
 
 
-_PARAMETERS = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",)}
-"""The numbers of activations, in the order in which FusedConv lists them."""
-
-
 def _activate(o: Applied, y: Value, numbers: Sequence[float]) -> Value:
     """Return a result after the activation in the attribute `activation`."""
     name = o.word("activation", "")
     if name == "Clip":
         return o.call("Clip", y, *(known_value(np.asarray(n), y.dtype) for n in numbers))
-    return o.call(name, y, **dict(zip(_PARAMETERS.get(name, ()), numbers, strict=False))) if name else y
+    _, parameters = ACTIVATIONS.get(name, ("", {}))
+    return o.call(name, y, **dict(zip(parameters, numbers, strict=False))) if name else y
 
 
 def _fused_conv(o: Applied) -> Value:
