@@ -76,6 +76,7 @@ def bound_option(option: NestOption, bound: Bound, at_once: int) -> NestOption:
         interval_ns=option.interval_ns * waits,
         fusions=fusions,
         team=min(count, at_once),
+        members=count,
     )
 
 
@@ -90,7 +91,10 @@ def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> Til
         staged_ns=None if costs.staged_ns is None else costs.staged_ns * waits,
         direct_busy_ns=costs.direct_busy_ns * waits,
         staged_busy_ns=costs.staged_busy_ns * waits,
-        lane_waits=costs.lane_waits.scaled(waits, waits / count),
+        lane_waits=tuple(
+            (memory, ns * factor)
+            for (memory, ns), factor in zip(costs.lane_waits, (waits, waits, waits / count), strict=True)
+        ),
         pack_ns_per_element=staging.pack_ns_per_element * waits / count,
         moved_ns_per_element=staging.moved_ns_per_element * waits / count,
         flow=None if staging.flow is None else _shared_flow(staging.flow, waits / count, waits / own),

@@ -135,6 +135,14 @@ class Frame:
             private=private_memories(machine),
             barrier_ns=0.0 if (level := bound_level(machine)) is None else level.barrier_ns,
             team_threads=1 if (team := team_level(machine)) is None else team.at_once,
+            residents=1 if level is None else level.residents,
+            of_core=tuple(
+                sorted(
+                    (m.name, core // ((m.register_bytes or 1) if m.kind == "registers" else 1))
+                    for m in machine.memories.values()
+                    if (core := m.number("core_bytes")) is not None
+                )
+            ),
         )
 
 

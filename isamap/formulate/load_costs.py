@@ -45,7 +45,7 @@ from isamap.match import (
     windows_of,
 )
 from isamap.plan.problem import (
-    LaneWaits,
+    NO_WAITS,
     MoveEnergy,
     Staging,
     TensorLayout,
@@ -80,7 +80,7 @@ def input_of(
         direct_busy_ns=unit_ns(direct, unit, search),
         staged_busy_ns=unit_ns(staged, unit, search),
         energy=MoveEnergy((issued_pj(direct, search), 0.0), (issued_pj(staged, search), 0.0)),
-        lane_waits=LaneWaits(lane_wait(direct, search), lane_wait(staged, search)),
+        lane_waits=(lane_wait(direct, search), lane_wait(staged, search), *NO_WAITS[2:]),
     )
     if not homes or (not first and not can_copy(operand, tile, search)):
         return in_place if direct is not None else None
@@ -99,7 +99,7 @@ def input_of(
         copied = _scratch_pj(operand, tile, first, search), 0.0
         energy = replace(described.costs.energy, copied=copied)
         found = tiles_move(operand, tile, first, search)
-        waits = replace(described.costs.lane_waits, copied=("", 0.0) if found is None else found.move.waits)
+        waits = (*described.costs.lane_waits[:2], ("", 0.0) if found is None else found.move.waits)
         windows = windows_of(operand, tile, search)
         described = with_fields(described, windows=windows, energy=energy, lane_waits=waits)
     return with_mover(described, operand, tile, search)
@@ -177,6 +177,7 @@ def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> 
         direct_ns=0.0,
         staged_ns=None,
         energy=MoveEnergy(),
+        lane_waits=NO_WAITS,
     )
 
 
@@ -212,9 +213,9 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
         found = store_of(tile, search)
         if found is None:
             return None
-        return _describe_written(
-            tile, _describe_operand(tile.result, kernel, issued_ns(found), None, is_accumulator=True)
-        )
+        written = _describe_operand(tile.result, kernel, issued_ns(found), None, is_accumulator=True)
+        waits = (lane_wait(found, search), *NO_WAITS[1:])
+        return _describe_written(tile, with_fields(written, lane_waits=waits))
     acc = tile.accumulator
     if tile.held is not None:
         return _shares(tile, acc, tile.held, search, kernel)
@@ -236,7 +237,7 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
     described = with_fields(
         described,
         energy=MoveEnergy((issued_pj(first, search), issued_pj(back, search))),
-        lane_waits=LaneWaits(direct_waits),
+        lane_waits=(direct_waits, *NO_WAITS[1:]),
     )
     if not prices_copies:
         return with_fields(described, homes=tuple(homes), pack_ns_per_element=0.0)

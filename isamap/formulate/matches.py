@@ -15,6 +15,7 @@ from isamap.match import (
     Mapping,
     Tile,
     apply_mapping,
+    pad_tiles,
     pattern_of,
     profile_sizes,
     statement_mappings,
@@ -61,7 +62,7 @@ def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None =
         assert pattern is not None, "what is mapped has a pattern"
         tile = apply_mapping(matches.statement, mapping, pattern, profile, machine)
         if tile is not None and sums_can_be_padded(tile):
-            found.append(tile)
+            found.append(pad_tiles(tile, machine))
     return (*found, *(t for t in matches.apart if named is None or t.mapping.ident in named))
 
 

@@ -167,7 +167,8 @@ class ExecutionLevel:
     """An execution level: `count` instances of it run inside one instance of the enclosing level.
 
     `most` is the largest number of them that may run inside of one, where a schedule chooses it. `at_once` of
-    them run at the same time. Each has `memories` of its own. Units: `barrier_ns` is the time until all that
+    them run at the same time, each on a core that may have so many `residents`, which hide each other's waits. Each
+    has `memories` of its own. Units: `barrier_ns` is the time until all that
     run inside of one have waited for each other.
     """
 
@@ -177,6 +178,7 @@ class ExecutionLevel:
     at_once: int = 1
     memories: tuple[str, ...] = ()
     barrier_ns: float = 0.0
+    residents: int = 1
     span: Span | None = field(default=None, compare=False, repr=False)
 
 

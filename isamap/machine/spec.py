@@ -101,6 +101,7 @@ class LevelSpec:
     at_once: int
     memories: tuple[ScalarNode, ...]
     barrier_ns: float
+    residents: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,14 @@ UNIT = Keys(
     ("count",),
 )
 LEVEL = Keys(
-    {"count": COUNT, "up_to": COUNT, "at_once": COUNT, "memories": ListOf(TEXT), "barrier_ns": NUMBER}
+    {
+        "count": COUNT,
+        "up_to": COUNT,
+        "at_once": COUNT,
+        "residents": COUNT,
+        "memories": ListOf(TEXT),
+        "barrier_ns": NUMBER,
+    }
 )
 FIELD = Keys({"offset_bytes": LeafKey("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
@@ -353,15 +361,15 @@ def _read_unit(name: ScalarNode, node: Node, findings: Findings) -> UnitSpec | N
 
 def _read_level(name: ScalarNode, node: Node, findings: Findings) -> LevelSpec:
     keys = read_mapping(node, f"level `{name.text}`", LEVEL, findings)
-    count, most, at_once = (
+    count, most, at_once, residents = (
         None if number is None else int(number)
-        for key in ("count", "up_to", "at_once")
+        for key in ("count", "up_to", "at_once", "residents")
         for number in [read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True)]
     )
     items = read_items(keys.get("memories"), "`memories`", findings)
     memories = tuple(text for item in items if (text := read_text(item, "a memory", findings)) is not None)
     barrier_ns = read_number(keys.get("barrier_ns"), "`barrier_ns`", findings, lowest=0)
-    return LevelSpec(name, count, most, at_once or 1, memories, barrier_ns or 0.0)
+    return LevelSpec(name, count, most, at_once or 1, memories, barrier_ns or 0.0, residents or 1)
 
 
 def _read_state(name: ScalarNode, node: Node, findings: Findings) -> StateSpec | None:

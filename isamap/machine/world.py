@@ -334,6 +334,7 @@ def _levels(
             s.at_once,
             tuple(m.text for m in s.memories),
             s.barrier_ns,
+            s.residents,
             s.name.span,
         )
         for s in specs

@@ -17,6 +17,7 @@ from isamap.match.moves.epilogue_moves import (
 )
 from isamap.match.moves.joined import address_steps, find_joined_axes, tiles_along
 from isamap.match.moves.movement import choices, movements, tile_of
+from isamap.match.moves.padding import pad_tiles
 from isamap.match.moves.scratch_buffers import (
     Clearing,
     Dma,
@@ -190,6 +191,7 @@ __all__ = [
     "movements",
     "no_clearing",
     "packing_ns",
+    "pad_tiles",
     "part_of",
     "pattern_of",
     "places",

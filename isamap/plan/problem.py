@@ -6,7 +6,7 @@ It is data only. `isamap.plan.decisions` has the names of the decisions.
 from __future__ import annotations
 
 from dataclasses import fields
-from math import ceil, inf
+from math import ceil, inf, prod
 from typing import Any
 
 from isamap.machine.timings import (
@@ -148,22 +148,7 @@ class TensorLayout:
     """The main memory to which the kernel assigns the tensor; "" if it names none."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneWaits:
-    """The parts of an operand's costs for which lanes wait for each other at a memory: its name, and the time.
-
-    Units: nanoseconds, `direct` of a tile with the tensor in place, `staged` of a tile from a buffer, and `copied`
-    of an element that is copied into one.
-    """
-
-    direct: tuple[str, float] = ("", 0.0)
-    staged: tuple[str, float] = ("", 0.0)
-    copied: tuple[str, float] = ("", 0.0)
-
-    def scaled(self, tiles: float, elements: float) -> LaneWaits:
-        """Return the times of `tiles` tiles and of a share `elements` of the elements."""
-        (one, direct), (other, staged), (copy, copied) = self.direct, self.staged, self.copied
-        return LaneWaits((one, direct * tiles), (other, staged * tiles), (copy, copied * elements))
+NO_WAITS: Busy = (("", 0.0),) * 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +166,9 @@ class TileCosts:
     direct_busy_ns: float = 0.0
     staged_busy_ns: float = 0.0
     energy: MoveEnergy = MoveEnergy()
-    lane_waits: LaneWaits = LaneWaits()
+    lane_waits: Busy = NO_WAITS
+    """The parts for which lanes wait for each other, each with the memory: of a tile in place, of a tile from a
+    buffer, and of an element that is copied into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +316,8 @@ class NestOption:
     gives for scratchpads with banks the time for which one issue keeps all of them busy, and that of a
     nanosecond of loading an operand into registers. `issue_pj` is the energy of one issue
     without its accesses, in picojoules. `is_sum` is false if the statement only assigns. `team` is the number
-    of the problem's threads that perform each part together: costs are those of one of them. `shares_work` is
+    of the problem's threads that perform each part together: costs are those of one of them. `members` is the number
+    of instances that share a part, some of which may wait for others. `shares_work` is
     false if lanes perform it: iterations that share a copy would be in an order that lanes do not have.
     """
 
@@ -350,6 +338,7 @@ class NestOption:
     is_sum: bool = True
     passes: tuple[tuple[str, int], ...] = ()
     team: int = 1
+    members: int = 1
     shares_work: bool = True
 
 
@@ -419,7 +408,9 @@ class Problem:
     are multiples of `address_steps`. `blocks` are axes that statements share in blocks, with the iterations
     of each: the problem is about the kernel in these blocks. `energies` are None if the machine states none.
     `private` are memories of which each part of a parallel loop has its own, and `barrier_ns` is the time
-    until all lanes of such a part have waited for each other. `team_threads` of the threads share one of them.
+    until all lanes of such a part have waited for each other. `team_threads` of the threads share one of them: they
+    are a core. Up to `residents` parts take the place of one there, and hide each other's waits. All parts on a core
+    share what it has of a memory, `of_core`: bytes, or registers.
     """
 
     kernel: str
@@ -445,6 +436,24 @@ class Problem:
     private: tuple[str, ...] = ()
     barrier_ns: float = 0.0
     team_threads: int = 1
+    residents: int = 1
+    of_core: tuple[tuple[str, int], ...] = ()
+
+    def residents_of(self, option: NestOption) -> int:
+        """Return how many parts of an option share the place of one, if it has more parts than run at once."""
+        parts = prod(count for _, count in option.parts)
+        return min(self.residents, -(-parts // self.teams(option)))
+
+    def registers_of(self, option: NestOption) -> dict[str, int]:
+        """Return the registers of each memory that one instance may use: all that run on a core share the core's."""
+        found, of_core = dict(self.registers), dict(self.of_core)
+        for memory in found.keys() & of_core.keys():
+            own = of_core[memory] // (self._parts_on_core(option) * option.members)
+            found[memory] = min(found[memory], own)
+        return found
+
+    def _parts_on_core(self, option: NestOption) -> int:
+        return max(1, self.team_threads // option.team) * self.residents_of(option)
 
     def teams(self, option: NestOption) -> int:
         """Return how many parts of an option run at the same time."""
@@ -462,7 +471,8 @@ class Problem:
             computed = sum(size for name, size in option.passes if name == memory)
             kept[memory] = size_bytes - max(passing, default=0) - computed
             if memory in self.private:
-                kept[memory] = kept[memory] * option.team // self.team_threads
+                core = dict(self.of_core).get(memory, size_bytes) - (size_bytes - kept[memory])
+                kept[memory] = min(kept[memory], core // self._parts_on_core(option))
         return kept
 
     @property

@@ -41,8 +41,10 @@ _OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
 ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
     "addressable": frozenset(("bytes", "align", "sector_bytes")),
     "cache": frozenset(("bytes", "cores", "kept_ns", "line_bytes", "ways")),
-    "scratchpad": frozenset(("bytes", "rows", "row_bytes", "count", "align", "banks", *_OF_BANKS)),
-    "registers": frozenset(("count", "bytes", "rows", "row_bytes", "lanes", "named")),
+    "scratchpad": frozenset(
+        ("bytes", "rows", "row_bytes", "count", "align", "core_bytes", "banks", *_OF_BANKS)
+    ),
+    "registers": frozenset(("count", "bytes", "core_bytes", "rows", "row_bytes", "lanes", "named")),
 }
 """The attributes that each kind of memory may have."""
 

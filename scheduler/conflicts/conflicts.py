@@ -369,7 +369,7 @@ class ConflictQuestion:
     nest: NestProblem
 
     def space(self, option: NestOption, fixed: Assignment) -> Space:
-        registers = dict(self.problem.registers)
+        registers = self.problem.registers_of(option)
         return Space(self.nest.statement, option, registers, fixed, self.problem.room(option))
 
     def has_schedule(self, option: NestOption, fixed: Assignment) -> bool:

@@ -12,7 +12,7 @@ threads, and its bounds stay exact.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, times, total
@@ -51,9 +51,11 @@ def part_options(
     if not cut:
         yield option
     seen: set[Parts] = set()
-    for more in _ways(
-        problem.teams(option), [a for a in _dealable(option, problem.private) if a.name not in pinned], cut
-    ):
+    teams, axes = (
+        problem.teams(option),
+        [a for a in _dealable(option, problem.private) if a.name not in pinned],
+    )
+    for more in chain.from_iterable(_ways(teams * n, axes, cut) for n in sorted({1, problem.residents})):
         found = part_of(option, {**cut, **more})
         agrees = found is not None and all((name, parts) in found.parts for name, parts in cut.items())
         if found is not None and agrees and found.parts not in seen:
@@ -144,7 +146,7 @@ def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: Co
     """Return the cost of all iterations of a statement under an option, partitioned or not. Units: nanoseconds."""
     if not option.parts:
         return share_equal_parts(times(nest.iterations, model.expression(problem, nest, option)))
-    rounds = -(-_count(option) // problem.teams(option))
+    rounds = -(-_count(option) // (problem.teams(option) * problem.residents_of(option)))
     one = model.expression(part_problem(problem, option), nest, option)
     return share_equal_parts(
         times(nest.iterations, total([times(rounds, one), overhead(problem, nest, option)]))

@@ -43,6 +43,7 @@ class Context:
     """
 
     problem: Problem
+    nest: NestProblem
     tiling: Tiling
     brought: tuple[EffectTime, ...]
     concurrent: tuple[Cost, ...]
@@ -53,7 +54,7 @@ class Context:
     @classmethod
     def of(cls, problem: Problem, nest: NestProblem, option: NestOption) -> Context:
         """Return the context that all effects of a statement under one option share."""
-        tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
+        tiling = tile(Space(nest.statement, option, problem.registers_of(option), {}))
         brought = (
             EffectTime(cost, operand.name)
             for operand in _inputs(option)
@@ -61,6 +62,7 @@ class Context:
         )
         return cls(
             problem,
+            nest,
             tiling,
             tuple(brought),
             tuple(made_beside(tiling, operand, problem) for operand in _inputs(option)),

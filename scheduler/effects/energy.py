@@ -51,7 +51,7 @@ class EnergyModel:
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
         """Return the energy of a statement under one option. Units: picojoules."""
         energies = required_energies(problem)
-        tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
+        tiling = tile(Space(nest.statement, option, problem.registers_of(option), {}))
         parts = [_operand_pj(tiling, o, energies, problem) for o in option.operands if o.layout.tensor_bytes]
         if energies.leakage_pj_per_ns:
             parts.append(times(energies.leakage_pj_per_ns, TIME.expression(problem, nest, option)))

@@ -26,11 +26,11 @@ def lane_waits(context: Context, *, at_banks: bool) -> Iterator[EffectTime]:
     tiling = context.tiling
     for operand in context.option.operands:
         tiles = moves_of_sums if operand.is_accumulator else tile_loads
-        waits = operand.costs.lane_waits
+        direct, staged, copied = operand.costs.lane_waits
         found = (
-            (waits.direct, tiles(tiling, operand, waits.direct[1], 0.0)),
-            (waits.staged, tiles(tiling, operand, 0.0, waits.staged[1])),
-            (waits.copied, _copies(tiling, operand, waits.copied[1])),
+            (direct, tiles(tiling, operand, direct[1], 0.0)),
+            (staged, tiles(tiling, operand, 0.0, staged[1])),
+            (copied, _copies(tiling, operand, copied[1])),
         )
         for (memory, _), cost in found:
             if memory and (memory in context.problem.private) == at_banks:

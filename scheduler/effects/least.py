@@ -66,7 +66,7 @@ def _brought(operand: TileOperand, tiles: float, elements: int) -> list[StoredOp
 
 def _blocks(problem: Problem, option: NestOption) -> int:
     """Return the largest number of issues that share an input's tile, given accumulators that fit into registers."""
-    registers, most = dict(problem.registers), MAX_UNROLLED
+    registers, most = problem.registers_of(option), MAX_UNROLLED
     for operand in option.operands:
         for memory, each in operand.takes:
             if operand.is_accumulator and each and memory in registers:

@@ -39,6 +39,7 @@ from isamap.scheduler.effects.effect import (
 )
 from isamap.scheduler.effects.lane_waits import lane_waits
 from isamap.scheduler.effects.levels import buffers_filled, one_after_another
+from isamap.scheduler.effects.occupancy import idle_cores, work_of_residents
 from isamap.scheduler.effects.overlapping import leaks, least_leak
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.register_loads import least_loads, pages
@@ -93,6 +94,8 @@ UNEVEN = EffectParameter(
     "`sector_bytes` or `interleave_bytes` of a memory that lanes access",
     lambda problem: problem.barrier_ns > 0 or bool(problem.private),
 )
+RESIDENTS = EffectParameter("`residents` of a level", lambda problem: problem.residents > 1)
+CORES = EffectParameter("`at_once` of a level", lambda problem: bool(problem.private))
 BARRIERS = EffectParameter("`barrier_ns` of a level", lambda problem: problem.barrier_ns > 0)
 WITH_ROWS = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
 BEGUN = _of_rows("`start_ns` or `swept_ns`", lambda rows: rows.start_ns + rows.swept_ns)
@@ -159,6 +162,9 @@ EFFECTS: tuple[Effect, ...] = (
         "conflicts {by}", "lanes that wait for each other at a bank of {by}", Counts.WITHIN,
         lambda c: lane_waits(c, at_banks=True), (UNEVEN,),
     ),
+    Effect(
+        "waves", "cores that wait for the last parts", Counts.WITHIN, whole(idle_cores), (CORES,),
+    ),
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
     Effect("by {by}", "data movement by {by}", Counts.LONGEST, _copy_parts),
     Effect(
@@ -176,6 +182,10 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "waits", "sums, and their waits for data movement by other units", Counts.BEYOND,
         whole(lambda c: waits(c.tiling, largest([c.computing, c.blocks]), c.loaded)), (FLOWS,),
+    ),
+    Effect(
+        "residents", "the work of all parts that share a core", Counts.BEYOND, whole(work_of_residents),
+        (RESIDENTS,),
     ),
     Effect(
         "bursts", "exposed loads from far memory", Counts.BEYOND,

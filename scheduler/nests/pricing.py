@@ -163,7 +163,7 @@ def readings(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[Assignment, NestSchedule]]:
     """Yield assignments that may have led to a nest, each with its nest in normal form."""
-    space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
+    space = Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
     for assignment in _readings(space, fit_into_axes(chosen, option)):
         yield assignment, normal_form(build_nest(space, assignment), option)
 
@@ -210,7 +210,7 @@ def _cheaper(
     whole = nest.options[start.option]
     if (whole.mapping, whole.choose, start.parts) != (option.mapping, option.choose, option.parts):
         return start
-    space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
+    space = Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
     cost = part_cost(problem, nest, option, model)
     is_better = space.is_feasible(values) and evaluate(cost, values) < evaluate(cost, dict(start.values))
     return replace(start, values=tuple(values.items())) if is_better else start

@@ -70,7 +70,6 @@ def open_options(
     `stop` is on the monotonic clock: after it, one agreeing option suffices, the first of those with the most
     work per issue.
     """
-    registers = dict(problem.registers)
     # They are of free decisions: with others fixed they are not what greedy finds.
     starts = {} if fixed else {(s.option, s.parts): dict(s.values) for s in nest.starts}
     pinned = fixed.get(mapping_of(nest.statement))
@@ -83,7 +82,7 @@ def open_options(
     for number, option in ways:
         if found and time.monotonic() > stop:
             break
-        space = Space(nest.statement, option, registers, fixed, problem.room(option))
+        space = Space(nest.statement, option, problem.registers_of(option), fixed, problem.room(option))
         if pinned not in (None, number) or not all(space.stage_values(o) for o in option.operands):
             continue
         if not heeds(space) or not all(open_values(space).values()):
@@ -121,7 +120,7 @@ def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, tuple[float
     """Return the cached cost and bounds without fixed decisions, which narrowing and scheduling both use."""
     (nest,) = problem.nests
     (option,) = nest.options
-    space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
+    space = Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
     return _bound_option(problem, space, model, space.register_blocks())
 
 

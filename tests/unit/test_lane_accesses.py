@@ -8,18 +8,26 @@ from random import Random
 
 import pytest
 
-from isamap.driver.pipeline import compile_kernel
-from isamap.driver.request import Request
+from isamap.formulate import matches
+from isamap.formulate.build import build_problem
+from isamap.formulate.matches import find_matches, tiles_of
+from isamap.ir import bind
 from isamap.machine import MachineInstruction, load_machine
 from isamap.machine.emit_nodes import EmitSemantics
 from isamap.match import pattern_of
 from isamap.match.operand_loads.lane_accesses import lane_access_ns, lane_accesses
+from isamap.plan.cost import evaluate
+from isamap.plan.decisions import stage_of
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.effects.time_parts import where_time_goes
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.search.greedy import first_assignment
+from isamap.source import Source
+from isamap.syntax import parse_kernel
 from isamap.transform import reads
 from tests.device_kernels import product as product_of
 
 MACHINE = load_machine("nvidia-sm80")
+MODEL = AnalyticModel()
 
 
 @pytest.mark.parametrize(
@@ -120,23 +128,56 @@ def test_counts_are_those_of_all_addresses_at_random_strides() -> None:
 
 
 def test_an_access_takes_the_time_of_its_sectors_or_of_its_busiest_bank() -> None:
-    assert lane_access_ns(MACHINE, "load_lanes_f32", "x", (8,), {"L": 32}) == pytest.approx(32 * 32 / 3.6)
-    assert lane_access_ns(MACHINE, "ldmatrix_a_f16", "s", (16, 1), {}) == pytest.approx(8 * 4 / 1.41)
-    assert lane_access_ns(load_machine("x86-avx512"), "load_f32", "a", (1,), {}) == 0
+    assert lane_access_ns(MACHINE, "load_lanes_f32", "x", (8,), (("L", 32),)) == pytest.approx(32 * 32 / 3.6)
+    assert lane_access_ns(MACHINE, "ldmatrix_a_f16", "s", (16, 1), ()) == pytest.approx(8 * 4 / 1.41)
+    assert lane_access_ns(load_machine("simt-32"), "load_lanes_f32", "x", (8,), (("L", 32),)) == 0
 
 
-def test_the_report_names_conflicts_and_unused_sectors() -> None:
-    sizes = {"M": 64, "N": 64, "K": 64}
-    fixed = {"nest0.stage.a": 1, "nest0.stage.b": 1}
-    made = compile_kernel(
-        Request(
-            product_of("f16", "f32", is_aligned=True), "nvidia-sm80", sizes, heuristic="greedy", fixed=fixed
-        ),
-        "check",
-    )
-    assert made.schedule is not None
-    assert made.problem is not None
-    (time,) = where_time_goes(made.schedule, made.problem, AnalyticModel())
-    assert time is not None
-    waits = {(share.name, share.operand): share.ns for share in time.shares if share.ns}
-    assert waits["conflicts shared", "a"] > 0
+def waits_of(
+    kernel: Source, sizes: dict[str, int], instruction: str, stage: int
+) -> dict[tuple[str, str], float]:
+    """Return the times of lanes that the report names, by effect and operand, of an option of one warp."""
+    problem = build_problem(bind(parse_kernel(kernel), dict(sizes)), MACHINE, dict(sizes))
+    (nest,) = problem.nests
+    option = next(o for o in nest.options if o.members == 1 and o.mapping.startswith(instruction))
+    fixed = {stage_of(0, o.name): stage for o in option.operands if not o.is_accumulator}
+    space = Space(0, option, problem.registers_of(option), {}, problem.room(option))
+    made = first_assignment(space, {axis.name: 1 for axis in space.register_axes})
+    assert made is not None
+    shares = MODEL.shares(problem, nest, option)
+    named = [share for share in shares if share.name.startswith(("coalescing", "conflicts"))]
+    found = {(share.name, share.operand): float(evaluate(share.cost, {**made, **fixed})) for share in named}
+    return {key: ns for key, ns in found.items() if ns}
+
+
+def test_the_report_names_conflicts_where_rows_are_not_padded(monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned, sizes = product_of("f16", "f32", is_aligned=True), {"M": 16, "N": 8, "K": 16}
+    assert not waits_of(aligned, sizes, "mma_f16", stage=1)
+    monkeypatch.setattr(matches, "pad_tiles", lambda tile, _: tile)
+    # One tile: 8 words of the busiest banks, where the description states 16 cycles.
+    assert waits_of(aligned, sizes, "mma_f16", stage=1) == {
+        ("conflicts shared", "a"): pytest.approx((32 - 16) / 1.41)
+    }
+
+
+def test_the_report_names_sectors_of_which_lanes_use_a_part() -> None:
+    column = "kernel column(M) { in x: f32[M, 8]; out y: f32[M]; for m in M { y[m] = x[m, 3] + 1; } }"
+    waits = waits_of(Source("column.ir", column), {"M": 64}, "store_lanes_f32", stage=0)
+    # Two loads of 32 sectors of 32 bytes, where the description states 64 cycles each.
+    assert waits == {("coalescing global", "c"): pytest.approx(2 * (1024 / 3.6 - 64 / 1.41))}
+
+
+def test_rows_in_shared_memory_are_padded_so_that_no_lanes_meet_in_a_bank() -> None:
+    kernel = bind(parse_kernel(product_of("f16", "f32", is_aligned=True)), {"M": 64, "N": 64, "K": 64})
+    found = {
+        operand.name: (operand.cell_shape, operand.padding)
+        for tile in tiles_of(find_matches(kernel, MACHINE)[0], MACHINE)
+        if tile.mapping.instruction == "mma_f16"
+        for operand in tile.inputs
+    }
+    # 16 rows of 16 elements, 48 bytes from each other; 16 rows of 8 elements lie in all banks as they are.
+    assert found == {"a": ((16, 24), 8), "b": ((16, 8), 0)}
+    item = MACHINE.instructions["ldmatrix_a_f16"]
+    taken = {row: lane_accesses(item, MACHINE, "s", (row, 1), {}) for row in range(16, 80, 8)}
+    wavefronts = {row: accesses.wavefronts(32, 4) for row, accesses in taken.items() if accesses is not None}
+    assert min(wavefronts, key=lambda row: (wavefronts[row], row)) == 24

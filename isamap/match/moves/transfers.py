@@ -152,8 +152,9 @@ def moved_counts(operand: OperandTile, tile: Tile) -> dict[str, Index]:
 
 
 def fills_all(operand: OperandTile, tile: Tile) -> bool:
-    """Return whether every cell of a buffered tile is one element of the operand."""
-    return prod(a.tile for a in shown_axes(operand, tile)) == prod(operand.cell_shape)
+    """Return whether every cell of a buffered tile is one element of the operand, but for the padding of rows."""
+    *rows, row = operand.cell_shape or (1,)
+    return prod(a.tile for a in shown_axes(operand, tile)) == prod(rows) * (row - operand.padding)
 
 
 def copy_by_axes(

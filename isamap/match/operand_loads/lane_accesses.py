@@ -28,15 +28,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir import Instruction, Operand
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.banks import banks_of
 from isamap.machine.emit_nodes import EmitSemantics
 from isamap.match.patterns.pattern import pattern_of
 from isamap.source.records import dataclass
 from isamap.transform import reads
-
-Points = Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,33 +68,24 @@ class LaneAccesses:
         return len(np.unique(np.concatenate([self.addresses // sector_bytes, last])))
 
 
+@lru_cache(maxsize=4096)
 def lane_access_ns(
-    machine: Machine, name: str, operand: str, strides: tuple[int, ...], numbers: Mapping[str, int]
+    machine: Machine, name: str, operand: str, strides: tuple[int, ...], numbers: tuple[tuple[str, int], ...]
 ) -> float:
     """Return how long the accesses of one issue to an operand in memory keep its banks or its link busy.
 
-    It is 0 on machines without lanes, and where the memory states neither banks nor sectors. Units: ns; `strides`
-    of the operand in elements.
+    It is 0 where the memory states neither banks nor sectors. Units: ns; `strides` of the operand in elements.
     """
     item = machine.instructions[name]
     memory = machine.memories[item.instruction.operand(operand).memory or ""]
-    if not machine.levels or not (memory.number("sector_bytes") or memory.number("interleave_bytes")):
+    banks, sector_bytes = banks_of(memory, machine.clock_ghz), memory.number("sector_bytes")
+    if not sector_bytes and (banks is None or not banks.is_interleaved):
         return 0.0
-    return _access_ns(machine, name, operand, strides, tuple(sorted(numbers.items())))
-
-
-@lru_cache(maxsize=4096)
-def _access_ns(
-    machine: Machine, name: str, operand: str, strides: tuple[int, ...], numbers: tuple[tuple[str, int], ...]
-) -> float:
-    item = machine.instructions[name]
     found = lane_accesses(item, machine, operand, strides, dict(numbers))
-    memory = machine.memories[item.instruction.operand(operand).memory or ""]
-    if found is None or not len(found.addresses):
+    if found is None:
         return 0.0
-    if (banks := banks_of(memory, machine.clock_ghz)) is not None and banks.is_interleaved:
+    if banks is not None:
         return found.wavefronts(banks.count, banks.run_bytes) * banks.run_bytes / banks.bytes_per_ns
-    sector_bytes = memory.number("sector_bytes")
     rates = [link.bandwidth_bytes_per_ns for link in machine.links if link.source_memory == memory.name]
     return found.sectors(sector_bytes) * sector_bytes / max(rates) if sector_bytes and rates else 0.0
 
@@ -111,53 +99,38 @@ def lane_accesses(
 ) -> LaneAccesses | None:
     """Return the accesses of an issue to a memory operand, or None for data subscripts or unknown extents."""
     pattern = pattern_of(item.instruction)
-    if pattern is None:
+    accesses = () if pattern is None else (pattern.target, *reads(pattern.value))
+    own = [read for read in accesses if read.buffer == name]
+    extents = [axis.extent.substitute(dict(numbers)).value or 0 for axis in (pattern.axes if pattern else ())]
+    if pattern is None or len(own) != 1 or not all(extents):
         return None
-    own = [read for read in (pattern.target, *reads(pattern.value)) if read.buffer == name]
-    extents = [axis.extent.substitute(dict(numbers)).value for axis in pattern.axes]
-    if len(own) != 1 or None in extents:
-        return None
-    sizes = [extent or 0 for extent in extents]
-    names = [axis.name for axis in pattern.axes]
-    points = dict(zip(names, (grid.ravel() for grid in np.indices(sizes, dtype=np.int64)), strict=True))
-    count = prod(sizes)
-    size_bytes = max(1, own[0].dtype.size_bytes)
-    address = np.zeros(count, dtype=np.int64)
+    axes = [axis.name for axis in pattern.axes]
+    grids = np.indices(extents, dtype=np.int64).reshape(len(axes), prod(extents))
+    points: dict[str, NDArray[np.int64]] = dict(zip(axes, grids, strict=True))
+    address, order = np.zeros(prod(extents), dtype=np.int64), np.arange(prod(extents))
     for index, stride in zip(own[0].index, strides, strict=True):
-        if not index.symbols <= {*names, *numbers}:
+        if not index.symbols <= {*axes, *numbers}:
             return None
-        address = address + index.evaluate({**numbers, **points}) * stride * size_bytes
-    lanes, requests = _distribution(item.instruction, machine, points, count)
-    return LaneAccesses(lanes, requests, address, size_bytes, not isinstance(item.emit, EmitSemantics))
-
-
-def _distribution(
-    instruction: Instruction, machine: Machine, points: Points, count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the lane of each iteration, and the number of its register there; without a placement they go round."""
+        address = address + index.evaluate({**numbers, **points}) * stride * own[0].dtype.size_bytes
     level = machine.levels[-1]
-    lanes = level.count or 1
-    pattern = pattern_of(instruction)
-    assert pattern is not None, "it was laid over a kernel"
-    for access in (pattern.target, *reads(pattern.value)):
-        operand = instruction.operand(access.buffer)
+    lane, request = (
+        order % (level.count or 1),
+        order // (level.count or 1),
+    )  # without a placement they go round
+    for access in accesses:
+        operand = item.instruction.operand(access.buffer)
         coordinates = dict(operand.placement.coordinates) if operand.placement is not None else {}
         if operand.placement is None or level.name not in coordinates:
             continue
-        here = dict(zip(operand.placement.indices, (i.evaluate(points) for i in access.index), strict=True))
-        register = np.zeros(count, dtype=np.int64)
-        for name, index in coordinates.items():
-            if name != level.name:
-                place = np.broadcast_to(index.evaluate(here), (count,))
-                register = register * (1 + int(place.max(initial=0))) + place
-        lane = np.broadcast_to(coordinates[level.name].evaluate(here), (count,))
-        return lane, register * operand.dtype.size_bytes // _lane_bytes(operand, machine)
-    order = np.arange(count, dtype=np.int64)
-    return order % lanes, order // lanes
-
-
-def _lane_bytes(operand: Operand, machine: Machine) -> int:
-    """Return the bytes of a register that one lane has, or those of an element if the machine does not say."""
-    memory = machine.memories[operand.memory or ""]
-    own = (memory.number("bytes") or 0) // (memory.number("lanes") or machine.levels[-1].count or 1)
-    return max(own, operand.dtype.size_bytes)
+        indices = (index.evaluate(points) for index in access.index)
+        here = dict(zip(operand.placement.indices, indices, strict=True))
+        lane, register = coordinates.pop(level.name).evaluate(here), np.zeros_like(order)
+        for index in coordinates.values():
+            place = index.evaluate(here)
+            register = register * (1 + int(np.max(place))) + place
+        memory = machine.memories[operand.memory or ""]
+        bits = 8 * (memory.number("bytes") or 0) // (memory.number("lanes") or level.count or 1)
+        request = register * operand.dtype.bits // max(bits, operand.dtype.bits)
+        break
+    flat = (np.broadcast_to(part, order.shape) for part in (lane, request, address))
+    return LaneAccesses(*flat, own[0].dtype.size_bytes, not isinstance(item.emit, EmitSemantics))

@@ -408,7 +408,7 @@ class MoveSearch:
                 strides = [stride.substitute(dict(self.dense)).value for stride in place.strides]
                 known = tuple(stride for stride in strides if stride is not None)
                 if len(known) == len(strides):
-                    ns = lane_access_ns(self.machine, name, operand, known, numbers) - own_ns
+                    ns = lane_access_ns(self.machine, name, operand, known, tuple(numbers.items())) - own_ns
                     memory = item.instruction.operand(operand).memory or ""
                     longest = max(longest, (memory, ns), key=lambda found: found[1])
         return longest

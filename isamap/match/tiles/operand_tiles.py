@@ -54,7 +54,8 @@ class OperandTile:
     the instruction's axes, and `cells` the same over the register's coordinates. `fill` is the value of
     elements beyond the end of reduced axes. Where a buffer is to hold what a register's value is computed
     of, `computed` is that value over the `ELEMENT`, with its type. All else is then of the element. `idle` are
-    coordinates along which only the first element counts: those of an instruction axis that no kernel axis uses.
+    coordinates along which only the first element counts: those of an instruction axis that no kernel axis uses. The
+    last `padding` cells of each row, which `cell_shape` includes, hold no element.
     """
 
     name: str
@@ -74,6 +75,7 @@ class OperandTile:
     fill: Const
     computed: tuple[Expr, DType] | None = None
     idle: tuple[int, ...] = ()
+    padding: int = 0
 
     @property
     def held(self) -> Read:

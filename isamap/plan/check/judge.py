@@ -15,7 +15,7 @@ from math import prod
 
 from isamap.plan.check.crossings import check_overlap, check_prefetches
 from isamap.plan.check.scratchpads import check_scratch, staged_bytes
-from isamap.plan.check.threads import check_parallel
+from isamap.plan.check.threads import check_parallel, in_parts
 from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Schedule, Stage, slots_of
@@ -120,7 +120,6 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
             help="each statement has one nest, or is fused into one",
         )
         return
-    registers = dict(problem.registers)
     questions = {nest.statement: nest for nest in problem.nests}
     for nest in schedule.nests:
         option, missing = _find_option(nest, questions[nest.statement])
@@ -143,9 +142,10 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         if not tiling:
             yield from _check_unrolled(nest, option)
             yield from check_rests(nest, option)
-            yield from _check_registers(nest, option, registers)
+            of_part = in_parts(nest, option)
+            yield from _check_registers(nest, option, problem.registers_of(of_part))
             yield from _check_buffers(nest, option)
-            yield from check_scratch(nest, option, problem)
+            yield from check_scratch(nest, of_part, problem)
 
 
 def _numbers(numbers: list[int]) -> str:

@@ -17,9 +17,19 @@ from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic
+from isamap.source.records import replace
 
 # Each part has buffers of its own, and is dealt by itself: more parts than this are of no use.
 MAX_PARTS = 4096
+
+
+def in_parts(nest: NestSchedule, option: NestOption) -> NestOption:
+    """Return an option with the parts into which the parallel loops of a nest cut it; its extents stay."""
+    extents = {axis.name: axis.extent for axis in option.axes}
+    dealt = [loop for loop in nest.loops if loop.is_dealt and loop.axis in extents]
+    return replace(
+        option, parts=tuple((loop.axis, -(-extents[loop.axis] // max(1, loop.step))) for loop in dealt)
+    )
 
 
 def check_parallel(
@@ -43,8 +53,7 @@ def check_parallel(
         yield _wrong(f"{where}: `hold` is outside of {_show_loop(dealt[-1])}", "put `hold;` inside of it")
     yield from _check_stages(nest, len(dealt), private)
     yield from _check_sums(nest, option, dealt)
-    extents = {axis.name: axis.extent for axis in option.axes}
-    parts = prod(-(-extents[loop.axis] // max(1, loop.step)) for loop in dealt)
+    parts = prod(count for _, count in in_parts(nest, option).parts)
     if parts > MAX_PARTS:
         yield _wrong(
             f"{where}: its parallel loops make {parts} parts; the limit is {MAX_PARTS}",
