@@ -28,6 +28,7 @@ from isamap.match import (
     leaves_in_scratchpad,
     lengths_at_run_time,
     may_write,
+    pad_tiles,
     pattern_of,
     profile_sizes,
     sums_can_be_padded,
@@ -104,7 +105,7 @@ def _apply_mapping(
     tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement), frame.search.machine)
     if tile is None or not sums_can_be_padded(tile) or (frame.kernel.strict and reorders(tile)):
         return None
-    return _loadable(tile, mapping.statement, frame, place)
+    return _loadable(pad_tiles(tile, frame.search.machine), mapping.statement, frame, place)
 
 
 def _loadable(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:

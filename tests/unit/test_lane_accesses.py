@@ -12,9 +12,9 @@ from isamap.formulate import matches
 from isamap.formulate.build import build_problem
 from isamap.formulate.matches import find_matches, tiles_of
 from isamap.ir import bind
-from isamap.machine import MachineInstruction, load_machine
+from isamap.machine import Machine, MachineInstruction, load_machine
 from isamap.machine.emit_nodes import EmitSemantics
-from isamap.match import pattern_of
+from isamap.match import Tile, pattern_of
 from isamap.match.operand_loads.lane_accesses import lane_access_ns, lane_accesses
 from isamap.plan.cost import evaluate
 from isamap.plan.decisions import stage_of
@@ -150,10 +150,14 @@ def waits_of(
     return {key: ns for key, ns in found.items() if ns}
 
 
+def _unpadded(tile: Tile, _: Machine) -> Tile:
+    return tile
+
+
 def test_the_report_names_conflicts_where_rows_are_not_padded(monkeypatch: pytest.MonkeyPatch) -> None:
     aligned, sizes = product_of("f16", "f32", is_aligned=True), {"M": 16, "N": 8, "K": 16}
     assert not waits_of(aligned, sizes, "mma_f16", stage=1)
-    monkeypatch.setattr(matches, "pad_tiles", lambda tile, _: tile)
+    monkeypatch.setattr(matches, "pad_tiles", _unpadded)
     # One tile: 8 words of the busiest banks, where the description states 16 cycles.
     assert waits_of(aligned, sizes, "mma_f16", stage=1) == {
         ("conflicts shared", "a"): pytest.approx((32 - 16) / 1.41)

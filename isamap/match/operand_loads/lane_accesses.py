@@ -1,17 +1,12 @@
 """Time the accesses that the lanes of a machine make for one instruction, by the addresses of all lanes.
 
-    memory shared: scratchpad(bytes = 48 KiB, banks = 32, bank_bytes = 1, interleave_bytes = 4);
-    memory global: addressable(sector_bytes = 32);
+    32 lanes access words of 4 bytes                   of 32 banks              of sectors of 32 bytes
+    stride 1                                           one word of each         4 sectors
+    stride 2                                           two words of 16          8 sectors
+    stride 32                                          32 words of one          32 sectors
 
-    32 lanes load s[i], 4 bytes, i * stride from each other     stride 1 or 33      one word of each bank
-                                                                stride 2            two words of 16 banks
-                                                                stride 32           32 words of one bank
-    32 lanes load g[i], 4 bytes                                 stride 1            4 sectors
-                                                                stride 8 or more    32 sectors
-
-Lanes access memory a register at a time: all lanes one register each is a *request*. The words of a request that lie
-in one bank follow one another; lanes that want the same word share it. What an issue reads of a memory
-with sectors is whole sectors, each once: the nearest cache keeps them until the issue has all of its elements.
+All lanes access a register each in one *request*. Its words in one bank follow one another; lanes share a word. An
+issue reads whole sectors, each once: the nearest cache keeps them until the issue has all of its elements.
 
 An issue takes at least as long as its requests keep the banks, or the link, busy. Where each lane performs its own
 iterations, elements of one register that are not contiguous in memory need a request each. Rows whose distance
@@ -132,5 +127,6 @@ def lane_accesses(
         bits = 8 * (memory.number("bytes") or 0) // (memory.number("lanes") or level.count or 1)
         request = register * operand.dtype.bits // max(bits, operand.dtype.bits)
         break
-    flat = (np.broadcast_to(part, order.shape) for part in (lane, request, address))
-    return LaneAccesses(*flat, own[0].dtype.size_bytes, not isinstance(item.emit, EmitSemantics))
+    lane, request, address = (np.broadcast_to(part, order.shape) for part in (lane, request, address))
+    is_whole = not isinstance(item.emit, EmitSemantics)
+    return LaneAccesses(lane, request, address, own[0].dtype.size_bytes, is_whole)
