@@ -52,6 +52,18 @@ def _exported(model: Any, inputs: Sequence[Any], path: Path) -> Path:
     return path
 
 
+def _with_named_types(path: Path) -> Path:
+    """Return a file in bf16 with the type of its casts: torch 2.13 writes complex128 for a number beside bf16."""
+    onnx: Any = import_module("onnx")
+    model = onnx.load(path)
+    for node in model.graph.node:
+        for said in node.attribute:
+            if node.op_type == "Cast" and said.i == onnx.TensorProto.COMPLEX128:
+                said.i = onnx.TensorProto.BFLOAT16
+    onnx.save(model, path)
+    return path
+
+
 def _quantised_file(path: Path, inputs: Mapping[str, Any]) -> Path:
     """Return a file that onnxruntime's tool quantises statically, as its documentation says for this processor."""
     quantization: Any = import_module("onnxruntime.quantization")
@@ -151,7 +163,7 @@ def _contenders(
         model_of_torch, wide = model.to(torch.bfloat16), inputs
         inputs = [x.to(torch.bfloat16) if x.is_floating_point() else x for x in wide]
         precision = "bf16"
-        files = _exported(model_of_torch, inputs, folder / f"{name}.bf16.onnx")
+        files = _with_named_types(_exported(model_of_torch, inputs, folder / f"{name}.bf16.onnx"))
     if kind == "int8":
         files = _quantised_file(path, arrays)
         judge = _onnxruntime(files, arrays, threads, plain=True)
