@@ -1,9 +1,11 @@
 """Time attention as a model of single operators, compared with torch's and onnxruntime's, one thread, in alternation.
 
-    python benchmarks/attention.py 512,512,causal 1,1024,all
+    python benchmarks/attention.py 512,512,causal 1,1024,all 512,512,causal,bf16
 
 Each row: queries, keys, and `causal` or `all`; 8 heads of 64 numbers, f32. The runtimes take the same operators, and
-onnxruntime also its `Attention`. Processor times of each call, least and median in ms.
+onnxruntime also its `Attention`. In bf16, isamap compiles torch's operator, and onnxruntime's `Attention` stays in
+f32, for it has no kernel of bf16. Processor times of each call, least and median in ms. The error is the largest
+difference to torch in f32.
 """
 
 from __future__ import annotations
@@ -60,8 +62,21 @@ def by_onnxruntime(path: Path, inputs: Mapping[str, Any]) -> Call:
     return lambda: session.run(None, dict(inputs))[0]
 
 
-def measure(queries: int, keys: int, kind: str) -> dict[str, Any]:
-    """Return the times of each contender at these sizes, and how far isamap's results are from torch's."""
+def by_torch(given: list[Any], *, causal: bool) -> dict[str, Call]:
+    """Return calls of torch's operator on narrow numbers: by isamap and by torch, each without keeping gradients."""
+    torch: Any = import_module("torch")
+    attend = torch.nn.functional.scaled_dot_product_attention
+    narrow = [tensor.bfloat16() for tensor in given]
+
+    def plain(q: Any, k: Any, v: Any) -> Any:
+        return attend(q, k, v, is_causal=causal)
+
+    fast = torch.compile(plain, backend=import_module("isamap.torch").backend)
+    return {"isamap": lambda: fast(*narrow).float().numpy(), "torch": lambda: plain(*narrow).float().numpy()}
+
+
+def measure(queries: int, keys: int, kind: str, dtype: str = "f32") -> dict[str, Any]:
+    """Return the times of each contender at these sizes, and how far isamap's results are from torch's in f32."""
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     sizes = {"q": (1, HEADS, queries, WIDTH), **dict.fromkeys("kv", (1, HEADS, keys, WIDTH))}
@@ -71,16 +86,17 @@ def measure(queries: int, keys: int, kind: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         apart = write_model(Path(folder) / "apart.onnx", sizes, mask, whole=False)
         whole = write_model(Path(folder) / "whole.onnx", sizes, mask, whole=True)
-        model = import_module("isamap.onnx").compile_model(apart, "host", threads=1)
         given = [torch.from_numpy(inputs[name]) for name in "qkv"]
         attend = torch.nn.functional.scaled_dot_product_attention
-        calls: dict[str, Call] = {
-            "isamap": lambda: next(iter(model(inputs).values())),
-            "torch": lambda: attend(*given, is_causal=mask is not None).numpy(),
-            "onnxruntime": by_onnxruntime(apart, inputs),
-            "Attention": by_onnxruntime(whole, inputs),
-        }
-        error = float(np.abs(calls["isamap"]() - calls["torch"]()).max())
+        judge: Call = lambda: attend(*given, is_causal=mask is not None).numpy()  # noqa: E731 - a contender in f32
+        if dtype == "bf16":
+            calls = by_torch(given, causal=mask is not None)
+        else:
+            model = import_module("isamap.onnx").compile_model(apart, "host", threads=1)
+            calls = {"isamap": lambda: next(iter(model(inputs).values())), "torch": judge}
+            calls["onnxruntime"] = by_onnxruntime(apart, inputs)
+        calls["Attention"] = by_onnxruntime(whole, inputs)
+        error = float(np.abs(calls["isamap"]() - judge()).max())
         times: dict[str, list[float]] = {name: [] for name in calls}
         end = time.monotonic() + SECONDS
         while time.monotonic() < end or len(times["torch"]) < LEAST:
@@ -89,10 +105,10 @@ def measure(queries: int, keys: int, kind: str) -> dict[str, Any]:
                 call()
                 times[name].append((time.process_time_ns() - start) / 1e6)
     rows = {name: (round(min(of), 3), round(median(of), 3)) for name, of in times.items()}
-    return {"queries": queries, "keys": keys, "kind": kind, "error": error, **rows}
+    return {"queries": queries, "keys": keys, "kind": kind, "type": dtype, "error": error, **rows}
 
 
 if __name__ == "__main__":
     for word in sys.argv[1:]:
-        first, second, masked = word.split(",")
-        print(json.dumps(measure(int(first), int(second), masked)), flush=True)
+        first, second, *rest = word.split(",")
+        print(json.dumps(measure(int(first), int(second), *rest)), flush=True)

@@ -118,7 +118,8 @@ class LlamaLayer(nn.Module):
         angles = place[:, None].float() * rates
         angles = torch.cat((angles, angles), -1)
         low, high = x.chunk(2, -1)
-        return x * angles.cos() + torch.cat((-high, low), -1) * angles.sin()
+        turns = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return x * turns[0] + torch.cat((-high, low), -1) * turns[1]
 
     def forward(self, x: Any, keys: Any, values: Any, place: Any) -> Any:
         batch, length, width = x.shape
