@@ -49,18 +49,17 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
 ) -> CompiledKernel:
     """Return the kernel, compiled for a machine and a number of threads.
 
-    `kernel` is a shipped name, the path of an .ir file, or a text of the language; `machine` a name, a path
-    or "host"; sizes are numbers, or ranges such as "1..8192@512", which stay open until the call. `schedule`
-    is a text to replay, or the path of one. `profile` is "default" (the newest one that fits), "none" or a
-    path. `limit_s` is the longest time for the solver. `fix` are decisions that it must not change:
-    {"block.k": 256}, or {"block": None} for those of `schedule`. `tune` is the number of the model's best
-    schedules to measure, 0 for none; with `search`, a searcher proposes them. The fastest is used and stored
-    (docs/command-tune.md); `tuned` uses the stored one. `packed` names inputs that calls receive packed:
-    `CompiledKernel.pack`. `cold` states that no cache has a call's operands yet, which excludes `tune` and
-    `tuned`. With `transform` the kernel is rewritten if that is faster; a number selects the variant of that
-    number (docs/transformations.md). `objective` is "time", "energy" or "edp", and `within` a bound such as
-    "time=1.1" (docs/energy.md). Raises: IsamapError of any kind; arguments are checked before any work
-    begins.
+    `kernel` is a shipped name, the path of an .ir file, or a text of the language. `machine` is a name, a
+    path or "host". Sizes are numbers, or ranges such as "1..8192@512", which stay open until the call.
+    `schedule` is a text to replay, or the path of one. `profile` is "default" (the newest that fits), "none" or
+    a path. `limit_s` is the longest time for the solver. `fix` are decisions that the solver must not change:
+    {"block.k": 256}, or {"block": None} for those of `schedule`. `tune` is the number of schedules to measure,
+    0 for none. They are the model's best ones, or those that the searcher `search` proposes. The fastest is used
+    and stored (docs/command-tune.md). `tuned` uses the stored one. `packed` names inputs that calls receive packed
+    (`CompiledKernel.pack`). `cold` states that no cache has a call's operands yet, which excludes `tune` and
+    `tuned`. `transform` rewrites the kernel if that is faster, and a number selects that variant
+    (docs/transformations.md). `objective` is "time", "energy" or "edp". `within` is a bound such as "time=1.1"
+    (docs/energy.md). Arguments are checked before any work begins. Raises: IsamapError of any kind.
     """
     is_isolated = given_flag("isolate", isolate)
     request = _request(
@@ -79,7 +78,7 @@ def compile_only(kernel: str | Path, machine: str | Path, **asked: Any) -> None:
 def find_mappings(
     kernel: str | Path, machine: str | Path, sizes: Sizes | None = None, mode: CountMode = "complete"
 ) -> tuple[KernelMapping, ...]:
-    """Return every mapping of a kernel onto a machine's instructions, without `sizes` for all sizes it allows.
+    """Return every mapping of a kernel onto a machine's instructions, without sizes for all allowed sizes.
 
     `mode` is the set that is counted: "complete", "fixed" or "amos" (docs/matching.md).
     """
@@ -93,7 +92,7 @@ def find_mappings(
 def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ()) -> str:
     """Return the text of the kernel of the gradients of a kernel's results by its inputs (docs/gradients.md).
 
-    `of` names results, `by` inputs. All of floats, unless some are named.
+    `of` names results and `by` names inputs. Without names, all results and inputs of floats are meant.
     Raises: IsamapError if a name is unknown or an operation has no derivative.
     """
     named = given_names("of", of), given_names("by", by)
@@ -125,7 +124,7 @@ def verify(
     packed: Sequence[str] = (),
     emulator: str | None = None,
 ) -> tuple[Case, ...]:
-    """Return the comparisons of a compiled kernel with the interpreter. Each says whether it is `ok`.
+    """Return the comparisons of a compiled kernel with the interpreter, each with `ok`.
 
     An `emulator` is a command that runs the one behind it on a processor of its own: "qemu-x86_64 -cpu max".
     """

@@ -113,8 +113,8 @@ Sizes = Mapping[str, SupportsIndex]
 class CompiledKernel:
     """A kernel that is called with its arrays, and with the sizes that were left open.
 
-    In this process the arrays are used where they lie and outputs are written in place. The machine's
-    description is trusted. With `isolate` it runs in a child process on copies, with limits.
+    In this process, arrays are used in place, and outputs are written in place. The machine's description
+    is trusted. With `isolate`, the kernel runs in a child process on copies, with limits.
     """
 
     prepared: PreparedKernel
@@ -150,7 +150,7 @@ class CompiledKernel:
         return self.prepared.program.outcome.files
 
     def __call__(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
-        """Return the outputs by name. Arrays and scalars are given by name. Raises: UsageProblem, RunProblem.
+        """Return the outputs by name. The caller passes arrays and scalars by name. Raises: UsageProblem, RunProblem.
 
         Arrays are numpy's, torch's, or those of another library with DLPack.
         """

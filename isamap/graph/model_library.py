@@ -306,8 +306,8 @@ def _check_calls(program: ModelProgram, kernels: Mapping[str, EmittedC]) -> None
 class CompiledModel:
     """A model that is called with inputs by name and returns results by name.
 
-    It may be called from several threads at once: each call has a workspace of its own. `warnings` say why it
-    is perhaps not as fast as it could be.
+    Several threads may call it at once, because each call has its own workspace. `warnings` name reasons why
+    it may be slow.
     """
 
     def __init__(
@@ -341,7 +341,7 @@ class CompiledModel:
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """The types and sizes of inputs by name. An open size has its name."""
+        """Types and sizes of inputs by name. An open size is written as its name."""
         return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.inputs}
 
     @property

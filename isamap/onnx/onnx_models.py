@@ -121,7 +121,7 @@ def compile_model(
     for all calls. `jobs` is the number of processes that compile kernels, 0 for the number of cores. Each kernel
     runs on `threads` threads. `devices` is the number of cores to which whole kernels are assigned instead.
     `fusion` is "none", "greedy" or "cpsat": how operations of a file become kernels (docs/graphs.md). `host` is
-    the machine for operators that `machine` lacks; with "none", such a model is refused, and with None the
+    the machine for operators that `machine` lacks. With "none", such a model is refused. With None, the
     machine's description names the host.
     With `transform`, convolutions may be computed at points, with larger errors, if that is faster.
     Raises: UsageProblem for a model that is refused, and IsamapError of every kind.

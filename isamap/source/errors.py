@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class IsamapError(Exception):
-    """An error with one or more findings. `exit_code` is what the command line returns."""
+    """A failure with one or more findings. `exit_code` is the exit code of the command line."""
 
     exit_code = 2
 
