@@ -224,7 +224,7 @@ def _report_denial(found: SearchResult) -> Diagnostic:
     """Return the warning that the solver called a feasible problem infeasible."""
     return Diagnostic(
         "solver-denied",
-        "the solver said that there is no schedule, although one is known; it was asked in another way",
+        "the solver reported no schedule, although one is known; it ran again in another configuration",
         severity="warning",
         notes=(f"it reported that {found.denials} times, and its final status was {found.status}",),
         help="this is a mistake in isamap or in OR-Tools; the schedule was checked and can be used",

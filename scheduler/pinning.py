@@ -89,7 +89,7 @@ def _values(problem: Problem, nest: NestProblem, chosen: NestSchedule, pinned: l
                 "fix-unreadable",
                 f"parts of nest {nest.statement} cannot be fixed: no decisions lead to its loops",
                 notes=("it has more loops over an axis, or stages elsewhere, than the solver would",),
-                help="replay it as it is, without --fix, or give the values: --fix NAME=NUMBER",
+                help="replay it unchanged, without --fix, or give the values: --fix NAME=NUMBER",
             )
         )
     option, assignment = read

@@ -58,7 +58,7 @@ def differentiate(
         sources = [n for n in sources if n in backward.adjoints]
     for name in sources:
         if name not in backward.adjoints:
-            said = f"no result that was asked for depends on `{name}`"
+            said = f"no requested result depends on `{name}`"
             raise UsageProblem(Diagnostic("no-gradient", said, help="leave it out of --by"))
     if not sources:
         raise no_derivative("no result depends on an input of floats", kernel.span, "name results by --of")

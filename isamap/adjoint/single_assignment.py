@@ -210,7 +210,7 @@ def plan_steps(b: StorageState, name: str, body: Sequence[Statement], axis: Axis
             raise no_derivative(
                 f"`{name}` is changed by a step that has used it",
                 s.assign.span,
-                "assign the next value of the step to an array of its own",
+                "assign the next value of the step to a separate array",
             )
         found.values[id(s)] = number
         if s.assign.op is not None:

@@ -122,7 +122,7 @@ class StorageState:
             raise no_derivative(
                 f"`{line_of(s)}` replaces a part of `{target.buffer}` that was assigned before",
                 s.assign.span,
-                "write the part into an array of its own, or choose by `select` in one statement",
+                "write the part into a separate array, or choose by `select` in one statement",
             )
         self.written.setdefault(place.name, []).append(moved)
         self.made.append(moved)
@@ -154,7 +154,7 @@ class StorageState:
             raise no_derivative(
                 f"`{line_of(s)}` replaces a part of `{operand.name}` that was assigned before",
                 s.assign.span,
-                "write the part into an array of its own, or choose by `select` in one statement",
+                "write the part into a separate array, or choose by `select` in one statement",
             )
         return lambda over: _beside([(Index.of(over[n].name), i) for n, i in fixed.items()])
 

@@ -66,7 +66,7 @@ def with_proof(answer: Answer, require: str) -> Answer:
     far = f"may be {100 * max(known):.2g} % above the optimum" if known else "has no bound"
     lack = Diagnostic(
         "not-proven",
-        f"the schedule {far}, and `--require proven` asks for a proof; the schedule is stored all the same",
+        f"the schedule {far}, and `--require proven` requires a proof; the schedule is stored nevertheless",
         help="give the solver more time with --limit, or leave out --heuristic",
     )
     return replace(answer, findings=(*answer.findings, Finding.of(lack)), exit=answer.exit or 4)

@@ -108,7 +108,7 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
             f"unknown-{what}",
             f"`{' '.join(['isamap', *group.split('.')]).rstrip()}` has no {what} `{given[:80]}`",
             notes=(f"commands: {', '.join(names)}",),
-            help=did_you_mean(given, names) if what == "command" else "options stand behind the command",
+            help=did_you_mean(given, names) if what == "command" else "options follow the command",
         )
     )
 
@@ -126,6 +126,6 @@ def _overview(group: str) -> str:
             *lines,
             "",
             options,
-            "`isamap --version` says which version this is; `--install-completion` serves your shell.",
+            "`isamap --version` prints the version. `--install-completion` completes commands in your shell.",
         ]
     )

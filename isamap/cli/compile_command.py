@@ -78,7 +78,7 @@ def check_places(shown: Shown, *, force: bool) -> None:
     if path.suffix in ENDINGS:
         _check_file(path, force)
     elif path.suffix and not path.is_dir():
-        said = f"`--report` cannot tell from `{path.suffix}` what to write"
+        said = f"`--report` has no format with the ending `{path.suffix}`"
         advice = f"name a file that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or a folder"
         raise UsageProblem(Diagnostic("usage", said, help=advice))
     else:
@@ -355,7 +355,7 @@ def _for_several(requests: list[Request], output: str | None, force: bool) -> An
     with Progress() as progress:
         outcome = compile_dispatch(requests, progress)
     order = ", then ".join(outcome.summary["machines"])
-    text = f"{outcome.kernel} for several machines; the first that the processor allows runs: {order}\n"
+    text = f"{outcome.kernel} for several machines; the first one that the processor supports runs: {order}\n"
     return _write_outcome(outcome, output, text, force)
 
 

@@ -278,7 +278,7 @@ def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> t
         Finding.of(
             Diagnostic(
                 "performed-in-parts",
-                f"no one instruction performs statement {lacking[0]} of {matched.kernel.name}; compilation "
+                f"no single instruction performs statement {lacking[0]} of {matched.kernel.name}; compilation "
                 f"performs it in parts{f', for example at {at}' if at else ''}",
                 first.guard.span if first.guard is not None else first.span,
                 severity="note",

@@ -60,7 +60,7 @@ def memplan_command(asked: MemplanOptions) -> Answer:
 
 def _infeasible(load_bytes: int, capacity_bytes: int) -> Diagnostic:
     if load_bytes > capacity_bytes:
-        message = f"buffers of {load_bytes} bytes live at one time; the memory has {capacity_bytes}"
+        message = f"buffers of {load_bytes} bytes are live at one time; the memory has {capacity_bytes}"
         return Diagnostic("memory-too-small", message, help=f"it takes at least {load_bytes} bytes")
     message = f"it is proven that no placement fits into {capacity_bytes} bytes"
     note = f"at most {load_bytes} bytes live at one time, but gaps cannot be avoided"

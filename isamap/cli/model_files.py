@@ -298,7 +298,7 @@ def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is
     refused = {"-D": sizes, "--constant": constants, "--fusion": is_fused}
     for name, value in refused.items():
         if value:
-            said = f"`{name}` is about a model that is imported; a graph file has its sizes and its kernels"
+            said = f"`{name}` applies to the import of a model; a graph file has its sizes and kernels"
             raise UsageProblem(Diagnostic("usage", said, help="give the .onnx file"))
     return read_folder(Path(model))
 

@@ -287,7 +287,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
                 "measured_ns": {"min": min(own), "median": median(own)}, "share": round(share, 4),
             }
         )  # fmt: skip
-    disturbed = "; other programs take the processors" if middle > DISTURBED * min(whole) else ""
+    disturbed = "; other programs use the processors" if middle > DISTURBED * min(whole) else ""
     lines = [
         f"{ready.found.name} on {facts['machine']}: {len(ready.layers)} layers, {facts['kernels']} kernels",
         "",

@@ -35,7 +35,7 @@ _HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing", "commands": b
 
 def refuse_beside_program(asked: Any) -> None:
     """Refuse options that say how to compile. Raises: UsageProblem."""
-    refuse(asked, _OF_COMPILING, "says how to compile, and `--program` reads what was compiled")
+    refuse(asked, _OF_COMPILING, "is an option of compilation, and `--program` reads a compiled program")
 
 
 def emit_words(request: Request, kind: str, output: str | None, force: bool) -> Answer:
@@ -223,7 +223,7 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
         if path.exists() and not force:
             with open_regular(path) as there:
                 if not there.read(32).startswith(_HEADS[kind]):
-                    said = f"{path} is not replaced: it is no {kind} of isamap"
+                    said = f"{path} is not replaced, because isamap did not write it as a {kind}"
                     advice = "name another file with -o; `--force` replaces it"
                     raise UsageProblem(Diagnostic("output-in-the-way", said, help=advice))
     except OSError as error:

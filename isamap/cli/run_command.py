@@ -98,7 +98,7 @@ def _run_text(prepared: PreparedKernel, timed: TimedRun) -> str:
     lines = [outcome.files["report.txt"].rstrip(), ""]
     if prepared.missing:
         lines.append(
-            f"model     this processor lacks {', '.join(prepared.missing)}: plain C stands in for the machine"
+            f"model     this processor lacks {', '.join(prepared.missing)}: plain-C models run instead"
         )
     compared = f"{case.checked}, largest error {case.max_error:.2g}, allowed {case.bound:.2g}"
     lines.append(f"verified  {compared}" if case.ok else "verified  NO: see below")
@@ -130,7 +130,7 @@ def _beside_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[str]:
     line = f"model     {_time(modelled)}: the best run took {timed.best / modelled:.2f} times as long"
     if schedule["profile"] is None:
         machine = prepared.request.machine
-        line += f"; its figures are stated, and `isamap hw calibrate {machine}` measures them"
+        line += f"; its parameters are stated, and `isamap hw calibrate {machine}` measures them"
     yield line
 
 

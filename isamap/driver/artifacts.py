@@ -263,6 +263,6 @@ def _refuse_edited(folder: Path, changed: Sequence[str]) -> UsageProblem:
             "output-edited",
             f"{folder} is not replaced: `{changed[0]}`{others} was changed since isamap wrote it",
             notes=("an output folder is replaced whole",),
-            help="keep a copy elsewhere, or name another folder with -o; `--force` replaces what was changed",
+            help="keep a copy elsewhere, or name another folder with -o; `--force` replaces the changed files",
         )
     )

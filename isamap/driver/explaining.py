@@ -92,7 +92,7 @@ def scalar_warnings(
             option = next((o for o in nest.options if o.mapping == mappings[0]), None)
             is_scalar = option is None or not _has_lanes(option)
             reader = mappings[0].split(" ", 1)[0]
-            work = "performs" if is_scalar else f"computes what {reader} reads for"
+            work = "performs" if is_scalar else f"computes the operands of {reader} for"
             lacks = lacking_abilities(statement, machine, in_lanes=True)
             found.append(
                 Diagnostic(
@@ -124,7 +124,7 @@ def _advice(statement: Statement, *, is_transformed: bool) -> str:
     if remainder is None:
         return "`isamap match --explain` says why its other instructions do not match"
     return (
-        f"it looks at every iteration for `{remainder}`: give what takes part an axis of its own, and "
+        f"it tests every iteration for `{remainder}`: give the selected iterations a separate axis, and "
         f"scatter, as `y[h*{remainder.divisor} + r] += x[h] * w[r]` does"
     )
 

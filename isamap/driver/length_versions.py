@@ -351,7 +351,7 @@ def _check_emission(name: str, machine: Machine, described: Machine) -> None:
             Diagnostic(
                 "several-lengths",
                 f"`{name}` is emitted as a function for one length of vectors",
-                notes=("a program for several lengths issues calls, which are told the length",),
+                notes=("a program for several lengths issues calls that receive the length",),
                 help=f"write `emit` of `{name}` as one call, or name one length",
             )
         )

@@ -446,7 +446,7 @@ def _model_of(choices: Choices, dash: str) -> str:
     if choices.objective == TIME and not choices.within:
         return choices.cost_model
     if choices.cost_model != DEFAULT_COST_MODEL:
-        said = f"`{dash}cost-model {choices.cost_model}` and `{dash}objective` both say what is cheap"
+        said = f"`{dash}cost-model {choices.cost_model}` and `{dash}objective` both define the cost"
         raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
     return DEFAULT_COST_MODEL if choices.objective == TIME else choices.objective
 
@@ -468,7 +468,7 @@ def check_choosers(choices: Choices, dash: str) -> None:
     if choices.cold:
         refuse_cold([option for option in found if choices.schedule is None or option != found[0]], dash)
     if len(found) > 1 and (choices.tune or choices.tuned):
-        said = f"`{found[0]}` and `{found[1]}` both say which schedule to take"
+        said = f"`{found[0]}` and `{found[1]}` both select the schedule"
         raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
     if choices.schedule is None and None in choices.fixed.values():
         kept = next(name for name, number in choices.fixed.items() if number is None)
@@ -480,8 +480,8 @@ def check_choosers(choices: Choices, dash: str) -> None:
 def refuse_cold(measuring: list[str], dash: str = "--") -> None:
     """Refuse `--cold` together with an option that measures warm calls. Raises: UsageProblem."""
     if measuring:
-        goes_by = f"what `{measuring[0]}` goes by finds them there"
-        said = f"`{dash}cold` says that operands are in no cache, and {goes_by}"
+        goes_by = f"what `{measuring[0]}` measures finds them in caches"
+        said = f"`{dash}cold` states that operands are in no cache, and {goes_by}"
         help_ = "leave out one of them; `isamap bench deepbench --cache rotate` measures with cold operands"
         raise UsageProblem(Diagnostic("usage", said, help=help_))
 
@@ -522,7 +522,7 @@ def read_size(value: Size) -> int | Range:
         raise UsageProblem(
             Diagnostic(
                 "several-profiles",
-                f"`{value}` has {len(profiles)} profile values, and one schedule is asked for",
+                f"`{value}` has {len(profiles)} profile values, and this command searches one schedule",
                 help=f"write `{low}..{high}@{profiles[-1]}`; `compile`, `run` and `verify` take several",
             )
         )

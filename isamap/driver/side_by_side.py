@@ -44,7 +44,7 @@ def all_jobs() -> int:
 def workers_of(jobs: int, scheduler: str | None) -> int | str:
     """Return the number of local processes, or a scheduler's address. Raises: UsageProblem if both are given."""
     if scheduler is not None and jobs:
-        said = "a scheduler has workers of its own, and `--jobs` counts processes here"
+        said = "a scheduler uses its own workers, and `--jobs` counts processes of this computer"
         raise UsageProblem(Diagnostic("usage", said, help="leave out `--jobs`"))
     return scheduler or jobs or all_jobs()
 

@@ -371,7 +371,7 @@ def comparisons(judged: ComparedResult, scalars: Mapping[str, float]) -> Iterato
         vague = [find_vague(judged.found[name], e, arrays) for e in several]
         if (found := vague[-1]) is not None and all(vague):
             judged.vague[name] = _too_vague(name, found, judged)
-            judged.checked = f"nothing of {name}: no value is finite, or its bound exceeds a tenth of them"
+            judged.checked = f"none of {name}: no value is finite, or its bound exceeds a tenth of them"
         telling = [e for e, says_nothing in zip(several, vague, strict=True) if says_nothing is None]
         yield from ((name, e) for e in telling or several)
 
@@ -386,8 +386,8 @@ def _too_vague(name: str, vague: Vague, judged: ComparedResult) -> Diagnostic:
         "bound-too-large",
         f"`{name}` is not verified: {said}, on every fill",
         notes=(_circumstances(judged),),
-        help="verify smaller sizes or fewer iterations, or have an output hold what each iteration carries "
-        "on, so that each is judged by itself",
+        help="verify smaller sizes or fewer iterations, or write the state of each iteration to an "
+        "output, so that each iteration is compared separately",
     )
 
 

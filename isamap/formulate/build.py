@@ -95,7 +95,7 @@ def _why_not(
     if tile is None:
         if read_twice(mapping.bindings):
             return "an operand is filled from two subscripts of one array"
-        return "an operand's elements do not say which iterations they belong to, or its length is not known"
+        return "an operand's elements do not determine the iterations, or its length is not known"
     if not sums_can_be_padded(tile):
         return "remainder lanes would change the result: the operation has no neutral value"
     if kernel.strict and reorders(tile):

@@ -79,7 +79,7 @@ def _read_elsewhere(name: str, where: Sequence[Statement]) -> UsageProblem:
             f"`{name}` is read at {len(where)} places, and a packed copy serves one",
             where[1].assign.span,
             notes=("each place may need another order of its elements",),
-            help=f"give each place an operand of its own, or compile without --packed {name}",
+            help=f"give each place a separate operand, or compile without --packed {name}",
         )
     )
 
@@ -119,7 +119,7 @@ def packed_options(
             f"no mapping of this statement on {machine} takes {names} from a packed buffer",
             statement.assign.span,
             notes=(why,),
-            help=f"leave out --packed {', '.join(here)}: the tensor is then read where it lies",
+            help=f"leave out --packed {', '.join(here)}: the tensor is then read in place",
         )
     )
 

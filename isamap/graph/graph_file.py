@@ -314,7 +314,7 @@ def _read_array(word: str) -> Array:
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
         said = f"`{word}` is not an array of numpy that can be read: {said}"
-        help_ = "`numpy.save` writes one; arrays of numbers are read, and no texts or objects"
+        help_ = "`numpy.save` writes one; its array has numbers, and no texts or objects"
         raise UsageProblem(Diagnostic("option-value", said, help=help_)) from None
 
 
@@ -325,7 +325,7 @@ def _array(data: memoryview) -> Array:
     end = start + int.from_bytes(data[8:start], "little")
     header = _HEADER.fullmatch(data[start : min(end, MAX_BYTES)].tobytes().decode("latin-1"))
     if header is None or data[6] > 3:
-        raise ValueError("its header says something else than a type and sizes of numbers")
+        raise ValueError("its header does not state a type and sizes of numbers")
     order, kind, is_fortran, listed = header.groups()
     shape = tuple(int(size) for size in listed.split(",") if size.strip())
     try:

@@ -243,7 +243,7 @@ def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
     if any(size < 0 for size in found):
         raise UsageProblem(
             Diagnostic(
-                "onnx-input", f"the input `{port.name}` has the sizes {list(found)}", help="mend the file"
+                "onnx-input", f"the input `{port.name}` has the sizes {list(found)}", help="correct the file"
             )
         )
     return found

@@ -299,8 +299,8 @@ def _check_calls(program: ModelProgram, kernels: Mapping[str, EmittedC]) -> None
         wrong = sorted(name for name in taken.keys() | given.keys() if taken.get(name) != given.get(name))
         if wrong or interface.scalars or {name for name, _, _ in interface.symbols} != set(step.sizes):
             what = f"`{wrong[0]}`" if wrong else "a size or a scalar"
-            said = f"the kernel `{step.kernel}` takes {what} otherwise than the graph says"
-            raise UsageProblem(Diagnostic("graph-damaged", said, help="mend the kernel, or the graph file"))
+            said = f"the kernel `{step.kernel}` takes {what} that the graph states otherwise"
+            raise UsageProblem(Diagnostic("graph-damaged", said, help="edit the kernel, or the graph file"))
 
 
 class CompiledModel:

@@ -73,9 +73,9 @@ def needs_numbers(sizes: Sequence[OpenSize], what: str) -> UsageProblem:
     """Return the error that an operation needs known sizes."""
     first = sizes[0]
     if first.tensor:
-        said = f"{what} takes known sizes, and data decides a size of this model, {first.high} at most"
+        said = f"{what} needs known sizes, and data decides a size of this model, {first.high} at most"
         return UsageProblem(Diagnostic("model-range", said, help="leave that out for this model"))
-    said = f"{what} takes known sizes, and `{first.name}` is open from {first.low} to {first.high}"
+    said = f"{what} needs known sizes, and `{first.name}` is open from {first.low} to {first.high}"
     return UsageProblem(
         Diagnostic("model-range", said, help=f"give it a number: -D {first.name}={first.high}")
     )

@@ -75,7 +75,7 @@ def _literal(value: float | bool, dtype: str) -> str:
     if not known.is_float:
         whole = int(value)
         if whole != value or not known.low <= whole <= known.high:
-            raise NotTaken(f"{value} is no {dtype}")
+            raise NotTaken(f"{value} is not a value of {dtype}")
         return f"{dtype}({whole})"
     if isnan(value):
         raise NotTaken("NaN has no literal")

@@ -96,7 +96,7 @@ def in_type(array: Array, dtype: str) -> Array:
         made = array.astype(DTYPES[dtype].numpy())
         fits = _fits(array, made, DTYPES[dtype])
     if not fits.all():
-        raise ValueError(f"{array[~fits].flat[0]} is no {dtype}")
+        raise ValueError(f"{array[~fits].flat[0]} is not a value of {dtype}")
     return made
 
 

@@ -117,7 +117,7 @@ def _admit(given: Array, o: Operand) -> Array:
         return round_to(source, o.dtype)
     stored = convert(given, o.dtype, o.dtype, "wrap") if given.dtype.kind in "iub" else None
     if stored is None or not np.array_equal(stored, given):
-        raise _refuse("wrong-values", f"the array for `{o.name}` holds values that are no {o.dtype}")
+        raise _refuse("wrong-values", f"the array for `{o.name}` has values that {o.dtype} does not have")
     return stored
 
 

@@ -155,7 +155,7 @@ def _common_depth(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 def _too_many(access: _Sorted) -> Diagnostic:
     return Diagnostic(
         "too-many-accesses",
-        f"`for` loops here have more than {MAX_PAIRS} pairs of accesses that could touch one element",
+        f"`for` loops here have more than {MAX_PAIRS} pairs of accesses to one element",
         access.read.span,
         help="write fewer statements, with loops around them, or loops of their own",
     )

@@ -82,7 +82,7 @@ def check_domain(name: str, domain: Domain, values: Array, sizes: Mapping[str, i
             Diagnostic(
                 "index-values",
                 f"`{name}[{at}]` is {int(values[at])}: its values are from {low} to {high}",
-                help=f"mend the array, or the range that `{name}` declares",
+                help=f"correct the array, or the range that `{name}` declares",
             )
         )
     falling = np.flatnonzero(np.diff(values) < 0) if domain.ascending else np.zeros(0, np.int64)

@@ -223,7 +223,7 @@ def _in_words(
     first, second = next((a, b) for (a,) in sorted(mine) for (b,) in sorted(its) if a != b)
     subscripts = f"[{', '.join(map(str, element))}]" if element else ""
     sizes = "".join(f"{p.name} = {env[p.name]}, " for p in routine.params if p.name in env)
-    return f"both touch {f.read.buffer}{subscripts}: for {sizes}{axis} = {first} and {axis} = {second}"
+    return f"both access {f.read.buffer}{subscripts}: for {sizes}{axis} = {first} and {axis} = {second}"
 
 
 def _touched_elements(

@@ -95,7 +95,7 @@ def _check_points(
     place = ", ".join(f"{n} = {int(v)}" for n, v in zip(names, places[:, at], strict=True))
     return Diagnostic(
         "placement-not-one-to-one",
-        f"two elements of {what} are placed at one spot",
+        f"two elements of {what} have the same place",
         placement.span,
         notes=(f"elements {_point(points, other)} and {_point(points, at)} are both at {place}",),
         help="let every index decide some coordinate",

@@ -258,7 +258,7 @@ def _interface(node: Node, folder: Path, findings: Findings) -> Source | None:
             with open_beside(folder.resolve(), f"{name.text}{SUFFIX}") as file:
                 return decode(f"{name.text}{SUFFIX}", file.read(MAX_FILE_BYTES + 1))
         except OSError as error:
-            said = f"`{name.text[:40]}{SUFFIX}` beside this file cannot be read: {error.strerror}"
+            said = f"`{name.text[:40]}{SUFFIX}` next to this file cannot be read: {error.strerror}"
             findings.report("unknown-interface", said, name.span)
             return None
     if (path := FOLDER / f"{name.text}{SUFFIX}") in shipped_descriptions():
@@ -340,7 +340,7 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> Cal
             argument = _argument(substitute_text(word.text, row), kernel)
             if argument is None or not _fits(argument, parameter, kernel):
                 said = f"`{word.text}` cannot be passed as `{parameter.c_type}`"
-                known = "a number, a size, `stride(A, 0)`, or a scalar; a tensor, or `&0`, for a pointer"
+                known = "a number, a size, `stride(A, 0)`, or a scalar, and for a pointer a tensor or `&0`"
                 findings.report("library-call", said, word.span, f"possible arguments are {known}")
                 return None
             arguments.append(argument)

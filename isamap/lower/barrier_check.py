@@ -164,7 +164,7 @@ class _Walk:
                     if trips.symbols & self.own.keys():
                         self.here = (*self.here, (Index.of(variable), "<", trips))
                         if any(isinstance(inner, Barrier) for inner in walk(body)):
-                            yield "a barrier stands where only some instances of a block come"
+                            yield "only some instances of a block reach a barrier"
                     yield from self.said(body)
                     waits = [inner.in_flight for inner in without_blocks(body) if isinstance(inner, Barrier)]
                     again = (
@@ -180,7 +180,7 @@ class _Walk:
                     earlier = {array: set(some) for array, some in self.last.items()}
                     own = {name for left, _, right in conditions for name in left.symbols | right.symbols}
                     if own & self.team.keys() and any(isinstance(inner, Barrier) for inner in walk(body)):
-                        yield "a barrier stands where only some instances of a block come"
+                        yield "only some instances of a block reach a barrier"
                     # A barrier inside may be left out, and ends nothing behind it.
                     before = {array: set(some) for array, some in self.last.items()}
                     around, self.here = self.here, (*self.here, *conditions)
@@ -370,11 +370,11 @@ class _Walk:
         for one in accesses:
             met = [other for other in self.last.get(one.array, set[_Access]()) if self.meet(other, one)]
             if any(other.writes and other.groups for other in met):
-                yield f"{name} touches {one.array}, and copies into it are on their way"
+                yield f"{name} touches {one.array}, and copies into it are in flight"
             elif any(other.writes for other in met):
-                yield f"{name} touches {one.array}, which lanes have written, and no barrier stands between"
+                yield f"{name} touches {one.array}, which lanes have written, without a barrier in between"
             elif one.writes and met:
-                yield f"{name} writes {one.array}, which lanes have read, and no barrier stands between"
+                yield f"{name} writes {one.array}, which lanes have read, without a barrier in between"
         for one in accesses:
             self.last.setdefault(one.array, set()).add(one)
 

@@ -183,7 +183,7 @@ def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -
         raise UsageProblem(
             Diagnostic(
                 "schedule-pipeline",
-                "there is no innermost loop of two or more issues, and nothing else, to pipeline",
+                "no innermost loop consists of two or more issues alone, so none can be pipelined",
                 help="drop the line `pipeline`",
             )
         )
@@ -267,7 +267,7 @@ def _order(pipeline: Pipeline, steady: Steady) -> list[int]:
                     Diagnostic(
                         "schedule-pipeline",
                         f"operations {', '.join(map(str, mine))} start at one time and each overwrites what "
-                        "another one reads: no order of instructions is that",
+                        "another one reads: no order of instructions allows this",
                         help="start one of them later",
                     )
                 )

@@ -220,7 +220,7 @@ def _argument(
             if memory.kind == "cache":
                 raise _problem(
                     "emit-name", f"`{name}` lies in the cache `{memory.name}`, which holds no buffers", span,
-                    advice="pass what the hint reads",
+                    advice="pass the operand that the hint reads",
                 )  # fmt: skip
             what = f"an operand in `{memory.name}`"
             _check_attribute(attribute, name, operand_attributes(operand, memory), what, span)

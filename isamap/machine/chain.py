@@ -187,12 +187,12 @@ def _parent(extends: ScalarNode, child: File) -> File:
     except LeavesFolder as error:
         raise _problem(
             "extends-leaves", f"`{name}` is not read: {error.strerror}", extends.span,
-            advice="put the parent beside this file, or name a shipped machine",
+            advice="put the parent next to this file, or name a shipped machine",
         ) from None  # fmt: skip
     except OSError as error:
         near = nearest(name, [p.name for p in folder.glob("*.yaml") if p != child.path])
         raise _problem(
-            "extends-unknown", f"`{name[:40]}` beside this file cannot be read: {error.strerror}",
+            "extends-unknown", f"`{name[:40]}` next to this file cannot be read: {error.strerror}",
             extends.span, _LISTED,
             advice=f"did you mean `{near}`?" if near else None,
         ) from None  # fmt: skip

@@ -84,7 +84,7 @@ def text_region(scalar: ScalarNode) -> tuple[int, int]:
             raise SpecProblem(
                 Diagnostic(
                     "text-not-literal",
-                    "language text stands in a literal block, so that errors can point into it",
+                    "write language text in a literal block, so that errors can point into it",
                     span,
                     help="write `|` behind the key and the text in the lines below",
                 )

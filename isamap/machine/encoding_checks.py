@@ -264,7 +264,7 @@ def read_bits(written: ScalarNode, row: Row, word_bits: int) -> tuple[int, int]:
     found = _BITS.fullmatch(text)
     high, low = (int(found[1]), int(found[2] or found[1])) if found is not None else (0, 1)
     if low > high or high >= word_bits:
-        said = f"`{text}` are no bits of a word of {word_bits}"
+        said = f"`{text}` does not select bits of a word of {word_bits}"
         advice = f"write `HIGH..LOW`, from {word_bits - 1} down to 0, or one number"
         raise SpecProblem(Diagnostic("encoding-bits", said, written.span, help=advice))
     return high, low
@@ -279,7 +279,7 @@ def _read_held(spec: FieldSpec, row: Row) -> int | Quantity:
         return Quantity("pop" if token[1] == "pop" else "push", token[2])
     found = _HOLDS.fullmatch(text)
     if found is None:
-        said = f"`{text}` is nothing that a field holds"
+        said = f"`{text}` is not a value that a field holds"
         advice = "write a parameter, or `.address`, `.stride` or `.index` behind an operand"
         raise SpecProblem(Diagnostic("encoding-holds", said, spec.holds.span, help=advice))
     unit = _number(spec.unit, row) if spec.unit is not None else 1
@@ -308,7 +308,7 @@ def check_known(field: BitField, held: Quantity, known: Iterable[Quantity], what
         raise SpecProblem(
             Diagnostic(
                 "encoding-holds",
-                f"`{held}` is nothing that {what} decides",
+                f"`{held}` is not a value that {what} decides",
                 field.span,
                 notes=(f"these are: {', '.join(map(str, known)) or 'none'}",),
             )

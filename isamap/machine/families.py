@@ -72,7 +72,7 @@ def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
         return ()
     rows = tuple(row for table in tables for row in _members(table))
     if not rows:
-        findings.report("empty-value", "`for` stands for no member", node.span)
+        findings.report("empty-value", "`for` has no members", node.span)
     return rows
 
 

@@ -53,8 +53,8 @@ from isamap.syntax.ast import RoutineSyntax
 
 _SAMPLES = 40
 _OWN = (
-    "shorten the operand, or give the registers their bytes; where several are used as one, declare a memory "
-    "of such groups"
+    "shorten the operand, or correct the bytes of a register; for registers that are used as one, declare "
+    "a memory of such groups"
 )
 _INHERITED = "give the registers their bytes, or `remove` the inherited instruction, or replace it"
 

@@ -282,17 +282,18 @@ def _memory_warnings(machine: Machine, flows: list[_Flow], files: Mapping[str, s
         if name not in used:
             yield _warning(
                 machine, name, "memory-unused", f"no instruction uses `{name}`",
-                "describe one, or leave the memory out",
+                "describe such an instruction, or remove the memory",
             )  # fmt: skip
         elif name not in filled:
             yield _warning(
                 machine, name, "memory-unfilled", f"no instruction fills `{name}`: it is always empty",
-                "describe one that loads it, or that sets it to numbers",
+                "describe an instruction that loads it, or that writes numbers to it",
             )  # fmt: skip
         elif name not in emptied:
             yield _warning(
                 machine, name, "memory-unemptied",
-                f"nothing leaves `{name}`: no instruction moves data out of it", "describe one that stores it",
+                f"nothing leaves `{name}`: no instruction moves data out of it",
+                "describe an instruction that stores it",
             )  # fmt: skip
     # What a memory lacks was said of it, and is not of all that depends on it.
     reached = _find_reached({*homes, *(n for n in kept if n not in filled)}, flows)
@@ -305,7 +306,7 @@ def _memory_warnings(machine: Machine, flows: list[_Flow], files: Mapping[str, s
             machine, cut_off[0], "memory-unfilled", said, "describe an instruction that brings data in"
         )
     if caught := [n for n in kept if n in emptied and n not in leaving]:
-        said = f"nothing of {_join_names(caught)} gets to {home}"
+        said = f"no instruction moves data of {_join_names(caught)} to {home}"
         yield _warning(
             machine, caught[0], "memory-unemptied", said, "describe an instruction that stores results"
         )

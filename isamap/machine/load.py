@@ -115,7 +115,7 @@ def _price_instruction(entry: Entry, world: PartialMachine) -> MachineInstructio
 def _check_name(file: File, findings: Findings) -> None:
     name = read_tree(file.source).get("name")
     if isinstance(name, ScalarNode) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", name.text):
-        said = f"the machine's name `{name.text[:40]}` stands in C: letters, digits, `_`, `-`, `+` and `.`"
+        said = f"the machine's name `{name.text[:40]}` is used in C: letters, digits, `_`, `-`, `+` and `.`"
         findings.report("not-a-name", said, name.span)
         return
     if not isinstance(name, ScalarNode) or file.path is None or name.text == file.path.stem:

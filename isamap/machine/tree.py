@@ -228,8 +228,8 @@ class _Reader:
             elif key.text in entries:
                 first = entries[key.text][0].span.line
                 self.refuse(
-                    "yaml-duplicate-key", f"the key `{key.text}` stands here again", event,
-                    "keep one of the two", f"it stands first in line {first}",
+                    "yaml-duplicate-key", f"the key `{key.text}` is given again here", event,
+                    "keep one of the two", f"it is first given in line {first}",
                 )  # fmt: skip
             else:
                 entries[key.text] = (key, value)

@@ -171,7 +171,7 @@ def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
             if low <= slot.high and slot.low <= high:
                 said = f"a slot of `{slot.unit}` shares bit {min(high, slot.high)}"
                 raise SpecProblem(
-                    Diagnostic("encoding-overlap", said, slot.span, help="give it bits of its own")
+                    Diagnostic("encoding-overlap", said, slot.span, help="give it separate bits")
                 )
     for one, other in combinations(slots, 2):
         if one.unit == other.unit and one.bits != other.bits:
@@ -307,7 +307,7 @@ def _levels(
                 )  # fmt: skip
     if len(specs) not in (3, 4):
         findings.report(
-            "bad-levels", f"there are {len(specs)} levels; isamap knows machines of three and of four",
+            "bad-levels", f"there are {len(specs)} levels; a machine has three or four",
             specs[0].name.span, *_LEVELS,
             advice="write them as `levels: {grid: {}, block: {at_once: 64}, lane: {count: 256}}`",
         )  # fmt: skip
@@ -323,8 +323,8 @@ def _levels(
                 "bad-levels",
                 f"`{spec.name.text}` states {f'a `{stated[0]}`' if stated else 'no `count`'}",
                 spec.name.span, rule,
-                advice="state the `count` of the innermost level, the `count` or the largest number `up_to` of the "
-                "third one of four, and nothing of others",
+                advice="state `count` of the innermost level, and `count` or `up_to` of the third of four levels; "
+                "other levels have neither",
             )  # fmt: skip
     return tuple(
         ExecutionLevel(
@@ -425,7 +425,7 @@ def _declarations(
                 findings.report(
                     "declaration-misplaced", "`language` declares memories, states and constants",
                     declaration.span,
-                    advice="instructions stand under `instructions`, each with its cost",
+                    advice="instructions belong under `instructions`, each with its cost",
                 )  # fmt: skip
     bases = {d.name: [d.base] for d in found.values() if isinstance(d, MemoryDecl) and d.base is not None}
     if (cycle := _cycle(bases)) is not None:
@@ -583,7 +583,7 @@ def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findin
         for name, span in others[:1]:
             findings.report(
                 "figure-without-effect",
-                f"`{name}` is of what lies beyond all caches, and `{source.name}` is one of them",
+                f"`{name}` is for the memory beyond all caches, and `{source.name}` is a cache",
                 span,
                 f"a link out of a cache states {', '.join(_OF_CACHES)} of its rows, and no streams",
             )  # fmt: skip

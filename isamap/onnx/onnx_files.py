@@ -78,7 +78,7 @@ def damaged_model(path: Path, why: str) -> UsageProblem:
         Diagnostic(
             "onnx-damaged",
             f"{path} is not a model of ONNX that can be read: {why}",
-            help="`python -c \"import onnx; onnx.checker.check_model('FILE')\"` says more",
+            help="`python -c \"import onnx; onnx.checker.check_model('FILE')\"` has the details",
         )
     )
 
@@ -116,7 +116,7 @@ class OnnxReader:
             if version < 1:
                 raise self.fail(f"it is written in opset {version}, which there is none of")
         if found.get("", 1) > NEWEST_OPSET:
-            raise self.fail(f"it is written in opset {found['']}; known are those up to {NEWEST_OPSET}")
+            raise self.fail(f"it is written in opset {found['']}; supported are those up to {NEWEST_OPSET}")
         return found
 
     def function(self, proto: Any) -> GraphFunction:

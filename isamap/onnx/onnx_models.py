@@ -67,7 +67,7 @@ def parse_model(content: bytes | memoryview, path: Path) -> Model:
         rest, apart = without_weights(memoryview(content))
         proto.ParseFromString(rest)
     except errors.DecodeError:
-        raise damaged_model(path, "its bytes are no protobuf of ONNX") from None
+        raise damaged_model(path, "its bytes are not a protobuf of ONNX") from None
     if not proto.HasField("graph") or not proto.opset_import:
         raise damaged_model(path, "it has no graph, or does not say which operators it is written in")
     reader = OnnxReader(path, onnx, apart)

@@ -96,7 +96,7 @@ class DecisionDomain:
 
 DOMAINS: dict[str, DecisionDomain] = {
     "unroll": DecisionDomain(1, None, "1 is not unrolled"),
-    "block": DecisionDomain(1, None, "the extent of the axis, or more, is no block at all"),
+    "block": DecisionDomain(1, None, "a block at least as large as the axis is not a block"),
     "order": DecisionDomain(0, 1, "1 puts the first axis outside, 0 the second one"),
     "sweep": DecisionDomain(0, 1, "1 puts the first axis outside, 0 the second one"),
     "parallel": DecisionDomain(1, None, "1 is not parallel"),
@@ -110,7 +110,7 @@ DOMAINS: dict[str, DecisionDomain] = {
     ),
     "spread": DecisionDomain(0, 1, "1 writes the result back during the next iteration, 0 at once"),
     "rows": DecisionDomain(0, 1, "1 copies row after row of the array, 0 in the order of the buffer"),
-    "prefetch": DecisionDomain(0, None, "0 is no prefetch"),
+    "prefetch": DecisionDomain(0, None, "0 means no prefetch"),
 }
 """The domains by kind, the word after the statement. The numbers of mappings depend on the problem."""
 

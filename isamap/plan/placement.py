@@ -46,9 +46,9 @@ def check_placement(
             continue
         if offset < 0 or offset + one.size_bytes > capacity_bytes:
             end = offset + one.size_bytes
-            found.append(_finding(f"{one.name} lies at {offset} to {end}, outside of {capacity_bytes} bytes"))
+            found.append(_finding(f"{one.name} is at {offset} to {end}, outside of {capacity_bytes} bytes"))
         if offset % one.alignment_bytes:
-            found.append(_finding(f"{one.name} lies at {offset}, no multiple of {one.alignment_bytes}"))
+            found.append(_finding(f"{one.name} is at {offset}, not a multiple of {one.alignment_bytes}"))
         for other in buffers[:n]:
             their = offsets.get(other.name)
             if their is None or one.start >= other.end or other.start >= one.end:
@@ -103,7 +103,7 @@ def read_buffers(source: Source) -> BufferTable:
         span = Span(source, starts[number], starts[number] + len(line))
         buffer = _buffer(dict(zip(header, cells, strict=False)), len(header), len(cells), span)
         if isinstance(buffer, PlacedBuffer) and buffer.name in buffers:
-            buffer = Diagnostic("buffers-row", f"a buffer called `{buffer.name}` stands further up", span)
+            buffer = Diagnostic("buffers-row", f"a buffer called `{buffer.name}` occurs twice", span)
         if isinstance(buffer, Diagnostic):
             findings.append(buffer)
         else:

@@ -120,7 +120,7 @@ def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
         yield _wrong(f"an interval and a start are {MAX_TICKS} ticks at most")
         return
     if (issues := (pipeline.stages - 1) * len(starts)) > MAX_ISSUES:
-        yield _wrong(f"{issues} operations stand before and behind the loop, at most {MAX_ISSUES} can")
+        yield _wrong(f"{issues} operations are before and after the loop; at most {MAX_ISSUES} can")
     for wait in steady.dependences:
         ready = starts[wait.source] + wait.delay
         if starts[wait.target] + wait.distance * interval < ready:

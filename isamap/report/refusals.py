@@ -37,7 +37,7 @@ def refusals_text(
             "no refusal: every named instruction has mappings; operands that cannot be moved are listed above"
         )
     if not rejections:
-        return "no refusal: every instruction asked for performs every statement"
+        return "no refusal: every requested instruction performs every statement"
     blocks: list[str] = []
     for number in sorted({r.statement for r in rejections}):
         own = [r for r in rejections if r.statement == number]

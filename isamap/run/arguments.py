@@ -410,7 +410,7 @@ def as_numpy(value: object, name: str) -> NDArray[Any] | None:
             return _of_torch(value, torch)
         return cast("NDArray[Any]", np.from_dlpack(cast("Any", value)))
     except (RuntimeError, BufferError, TypeError, ValueError) as problem:
-        said = f"`{name}` cannot be used where it lies: {problem}"
+        said = f"`{name}` cannot be used in place: {problem}"
         raise UsageProblem(
             Diagnostic("argument-mismatch", said, help="pass it as an array of numpy in memory of the CPU")
         ) from None

@@ -217,7 +217,7 @@ def _judged(
         case "memory":
             raise _problem("program-out-of-memory", "needs more memory than it may use", subject)
         case "unstable":
-            raise _problem("program-unstable", "gives other results when its data lies elsewhere", subject)
+            raise _problem("program-unstable", "gives other results at other addresses", subject)
         case _:
             raise _not_run(str(answer.get("message")), subject)
 
@@ -339,7 +339,7 @@ def _explain_end(
             said = f"has an instruction that {whose} processor lacks (SIGILL)"
         case "SIGSEGV" | "SIGBUS":
             where = "directly next to its tensors" if job.get("guard", True) else "that it was not given"
-            said = f"touched memory {where} ({name})"
+            said = f"accessed memory {where} ({name})"
         case "SIGXCPU" if "cpu_seconds" in inherited:
             return _limit_too_low("cpu_seconds", inherited["cpu_seconds"], subject)
         case "SIGXCPU":
@@ -397,6 +397,6 @@ def report_permission() -> MissingTool:
         Diagnostic(
             "permission-refused",
             "the operating system does not let this process use the processor's tiles",
-            help="a newer Linux kernel may; a machine without them works here too",
+            help="use a newer Linux kernel, or a machine without tiles",
         )
     )

@@ -65,8 +65,8 @@ class Check:
         """Return the finding for users, at the instruction's place in the description."""
         span = machine.instructions[self.instruction].span
         code = "instruction-crashed" if self.verdict == "crashed" else "instruction-differs"
-        said = f"`{self.instruction}` differs from its semantics"
-        return Diagnostic(code, said, span, notes=(self.message,))
+        said = "ends the process that tries it" if self.verdict == "crashed" else "differs from its semantics"
+        return Diagnostic(code, f"`{self.instruction}` {said}", span, notes=(self.message,))
 
 
 @dataclass(frozen=True, slots=True)

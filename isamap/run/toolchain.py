@@ -326,7 +326,7 @@ def _perform(
         raise lack
     if not _is_about_code(result.stderr, written):
         said = result.stderr or f"it ended with exit code {result.returncode}, without a word"
-        raise _lacking(f"{compiler.name} failed, and blames nothing of the emitted {mains[0]}", said, _AGAIN)
+        raise _lacking(f"{compiler.name} failed with no message about {mains[0]}", said, _AGAIN)
     raise _report_refusal(compiler, mains[0], result.stderr, written, emissions)
 
 

@@ -250,7 +250,7 @@ def _unusable(root: Path, what: str, variable: str, error: OSError) -> Unkept:
         Diagnostic(
             f"{what}-unusable",
             f"the {what} folder {root} cannot be used: {error.strerror}",
-            help=f"mend that, or name another one with {variable}",
+            help=f"correct that, or name another folder with {variable}",
         )
     )
 

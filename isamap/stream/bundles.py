@@ -119,7 +119,7 @@ def _bundle(
             command, steps, _ = decode_one((own,), at, encoded[slot.unit], machine, tables)
             found.append(SlotCommand(number, command, steps))
     if outside != bundle.mark or not found:
-        what = "has nothing in any slot" if outside == bundle.mark else "is no word with slots"
+        what = "has nothing in any slot" if outside == bundle.mark else "is not a word with slots"
         raise refuse_word(at, f"{word:#x} {what}")
     return tuple(found)
 

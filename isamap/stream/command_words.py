@@ -155,7 +155,7 @@ def decode_one(
             raise refuse_word(at, error.diagnostics[0].message) from None
     bits = machine.program.word_bits if machine.program is not None else 0
     raise refuse_word(
-        at, f"{rest[0]:#0{bits // 4 + 2}x} and what follows are no instruction of {machine.name}"
+        at, f"{rest[0]:#0{bits // 4 + 2}x} and the next words are not an instruction of {machine.name}"
     )
 
 
@@ -185,7 +185,7 @@ def read_held(
     for name, word in encoding.entries:
         entry = tables.get(name, {}).get(found[Quantity("entry", name)])
         if entry is None:
-            return f"no entry of `{name}` lies where the words say"
+            return f"no entry of `{name}` is at the address in the words"
         fixed = sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
         free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
         if entry & ~free != fixed:

@@ -45,8 +45,8 @@ def in_queues(placed: Sequence[Numbered], end: Numbered | None, machine: Machine
                     does = "writes" if conflict.wrote else "reads"
                     raise run.wrong(
                         number,
-                        f"`{access.operand}` is what word {other.at}, `{other.command.instruction}`, {does} "
-                        f"in {access.memory}, and no token says which is first",
+                        f"`{access.operand}` conflicts with word {other.at}, `{other.command.instruction}`, which "
+                        f"{does} it in {access.memory}, and no token orders the two",
                     )
         yield one
     run.check_queues()

@@ -95,7 +95,7 @@ def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index
             "extent-varies",
             f"{place} changes with axis `{loose[0]}`, whose iterations have no order",
             span,
-            "data says how often a loop runs for each iteration of an ordered loop",
+            "data may determine the length of a loop only inside an ordered loop",
             advice=f"write `seq {loose[0]} in …` around it",
         )
     if moving and not has_elements(extent):
@@ -155,7 +155,7 @@ def _check_target(target: Read) -> None:
             "data-dependent",
             f"the value assigned in `{target.buffer}` depends on the data of `{element.buffer}`",
             target.span,
-            "data says where elements are read and how often loops run, not where results go",
+            "data may determine where elements are read and how often loops run, not where results are written",
         )
 
 

@@ -183,12 +183,12 @@ def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
         raise problem_at("literal-type", "a bool is written `true` or `false`", span)
     if isinstance(value, float):
         raise problem_at(
-            "literal-type", f"{number_text(value)} is no {dtype}: it has a fraction or an exponent", span
+            "literal-type", f"{number_text(value)} is not {dtype}: it has a fraction or an exponent", span
         )
     if not dtype.low <= value <= dtype.high:
         raise problem_at(
             "literal-out-of-range",
-            f"{number_text(value)} is no {dtype}",
+            f"{number_text(value)} is not a value of {dtype}",
             span,
             f"{dtype} holds {dtype.low} to {dtype.high}",
         )

@@ -134,7 +134,7 @@ def _layout_symbol(
 ) -> Index:
     """Return `stride(A, 0)` or `align(A)` as a symbol for an operand's layout."""
     if place not in ("a constraint", "a required value"):
-        raise problem_at("not-an-index", f"`{name.text}` may stand in `where` and `requires` only", span)
+        raise problem_at("not-an-index", f"`{name.text}` may occur in `where` and `requires` only", span)
     expected = 2 if name.text == "stride" else 1
     if len(args) != expected or not isinstance(args[0], ast.Name):
         example = "stride(A, 0)" if expected == 2 else "align(A)"

@@ -250,7 +250,7 @@ def _unexpected_token(error: Any, source: Source) -> Diagnostic:
     advice, edits = _hint(str(token), span, set(error.expected))
     return Diagnostic(
         "syntax-error",
-        f"`{token}` cannot stand here: expected {_spell_expected(error.expected)}",
+        f"`{token}` is not allowed here: expected {_spell_expected(error.expected)}",
         span,
         help=advice,
         edits=edits,

@@ -268,7 +268,7 @@ class _Builder:
             said = (
                 f"`{unit}` is not a unit of sizes"
                 if scale is None
-                else f"`{unit}` stands behind a whole number"
+                else f"`{unit}` must follow a whole number"
             )
             advice = "write KiB, MiB or GiB (of 1024), or the bytes as a number"
             raise SyntaxProblem(Diagnostic("unknown-unit", said, span, help=advice))

@@ -169,7 +169,7 @@ def _apply(
     if name.text not in FUNCTIONS:
         if name.text in scope.operands:
             raise problem_at(
-                "unknown-function", f"`{name.text}` is an operand", span, advice="subscripts stand in `[ ]`"
+                "unknown-function", f"`{name.text}` is an operand", span, advice="write subscripts in `[ ]`"
             )
         raise _unknown_function(name, args, span, scope)
     word, mode_name = WORDS.get(name.text, (name.text, None))

@@ -153,7 +153,7 @@ def make_contender(trial: Trial) -> MeasuredSchedule:
 def check_processor(key: str) -> None:
     """Check that this processor is the one for which measurements are requested. Raises: UsageProblem."""
     if this_cpu().key != key:
-        said = f"measurements were asked of another processor than {this_cpu().describe()}"
+        said = f"measurements were requested of a processor other than {this_cpu().describe()}"
         help_ = "start workers on computers with the processor of the command"
         raise UsageProblem(Diagnostic("not-measurable", said, help=help_))
 

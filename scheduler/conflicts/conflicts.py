@@ -103,10 +103,10 @@ def _stage(space: Space) -> Cause | None:
         if operand.staging.is_packed:
             why = f"`{operand.tensor}` is passed packed, {STAGES[2]}"
         elif value == 0:
-            why = f"no move of the machine loads `{operand.name}` from where {operand.tensor} lies"
+            why = f"no move of the machine loads `{operand.name}` directly from {operand.tensor}"
         elif operand.is_accumulator and operand.costs.staged_ns is not None:
             why = f"`{operand.name}` is an accumulator: it is staged around its sums, {STAGES[1]}"
-        return Cause("fix-stage", f"{space.stage(operand)} = {value} ({STAGES[value]}) cannot be: {why}")
+        return Cause("fix-stage", f"{space.stage(operand)} = {value} ({STAGES[value]}) is impossible: {why}")
     return None
 
 
@@ -234,14 +234,14 @@ def _parts(space: Space) -> Cause | None:
             said = f"{name} = {value} is not between 1 and {issues}, the issues along {axis.name}"
             return Cause("fix-parts", said, (_issues(axis),))
         if axis.is_reduction and not space.option.can_split_sums:
-            said = f"{name} = {value} cannot be: a sum over {axis.name} cannot be taken in parts"
-            return Cause("fix-parts", said, ("its order counts, or the machine cannot join the parts",))
+            said = f"{name} = {value} is impossible: a sum over {axis.name} cannot be partitioned"
+            return Cause("fix-parts", said, ("its order matters, or the machine cannot add partial sums",))
         share = -(-issues // value)
         if -(-issues // share) != value:
             return Cause(
                 "fix-parts",
-                f"{name} = {value} cannot be: {axis.name} has {issues} issues: {value} parts would be "
-                f"{share} issues each, which makes {-(-issues // share)}",
+                f"{name} = {value} is impossible: {share} issues each of the {issues} along {axis.name} are "
+                f"{-(-issues // share)} parts",
                 (_issues(axis),),
             )
     return None
@@ -303,7 +303,7 @@ def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
     relief = [f"{needed} registers of `{memory}`" for memory, needed in short.items()]
     notes = [", ".join(_show_demand(o, tiles, each, block) for o, tiles, each in parts)]
     notes.append(
-        f"with mapping `{space.option.mapping}`" + other_mappings(len(spaces) - 1, "cannot be had either")
+        f"with mapping `{space.option.mapping}`" + other_mappings(len(spaces) - 1, "cannot be used either")
     )
     lack = least_lack([replace(space, registers={**space.registers, **short})])
     if lack is not None:
@@ -344,7 +344,7 @@ def unloadable(space: Space) -> Diagnostic:
         f"statement {space.statement} has no schedule: "
         f"no move brings `{operand.name}` into `{operand.memory}`",
         notes=(
-            f"neither from where {operand.tensor} lies, nor from a buffer",
+            f"neither directly from {operand.tensor}, nor from a buffer",
             f"with mapping `{space.option.mapping}`",
         ),
         help=f"describe an instruction that loads or stores `{operand.memory}`",
@@ -445,7 +445,7 @@ def _conflict(question: ConflictQuestion, fixed: Assignment) -> Diagnostic:
     option = max(able, key=lambda o: prod(axis.tile for axis in o.axes))
     least = _minimal(question, option, rest)
     reliefs = [*_reliefs(question, option, rest, least), *others]
-    notes = [f"with mapping `{option.mapping}`" + other_mappings(len(options) - 1, "cannot be had so either")]
+    notes = [f"with mapping `{option.mapping}`" + other_mappings(len(options) - 1, "cannot be used either")]
     if not reliefs:
         notes.append("the fixed decisions have other conflicts, too")
         reliefs = list(_reliefs(question, option, least, least))

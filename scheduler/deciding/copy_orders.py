@@ -65,7 +65,7 @@ def order_constraints(space: Choices) -> Iterator[DecisionClause]:
     """Return constraints that an operand copied by rows is staged."""
     for name, operand in _operands_by_name(space).items():
         stage = space.stage(operand)
-        said = f"{name} = 1 cannot be: {stage} = 0 (read in place) makes no copy"
+        said = f"{name} = 1 is impossible: {stage} = 0 (read in place) makes no copy"
         yield DecisionClause((Is(name, (0,)), Is(stage, (1, 2))), "fix-stage", lambda _, said=said: said)
 
 

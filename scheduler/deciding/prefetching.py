@@ -71,7 +71,7 @@ def prefetch_constraints(space: Choices) -> Iterator[DecisionClause]:
 def _asked_or(name: str, facts: Facts, why: str) -> DecisionClause:
     """Return the constraint that one of these facts holds if there is a prefetch."""
     return DecisionClause(
-        (Is(name, (0,)), *facts), "fix-crossing", lambda made: f"{name} = {made[name]} cannot be: {why}"
+        (Is(name, (0,)), *facts), "fix-crossing", lambda made: f"{name} = {made[name]} is impossible: {why}"
     )
 
 

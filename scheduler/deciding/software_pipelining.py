@@ -117,7 +117,7 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[DecisionClaus
 
     def constraint(facts: Iterable[Fact], why: Callable[[Made], str]) -> DecisionClause:
         return DecisionClause(
-            (still, *facts), "fix-crossing", lambda made: f"{name} = 1 cannot be: {why(made)}"
+            (still, *facts), "fix-crossing", lambda made: f"{name} = 1 is impossible: {why(made)}"
         )
 
     if operand.is_accumulator:
@@ -145,7 +145,7 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[DecisionClaus
         yield DecisionClause(
             (Is(name, tuple(apart)),),
             "fix-crossing",
-            lambda _: f"{name_of_it} cannot be: lanes have no order in which iterations could share a copy",
+            lambda _: f"{name_of_it} is impossible: lanes have no order in which iterations share a copy",
         )
     if _is_dealt(space) and not deep:
         yield constraint([], lambda _: "parts for threads have their buffers filled at once")
@@ -159,7 +159,7 @@ def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[DecisionCl
 
     def constraint(facts: Iterable[Fact], why: str) -> DecisionClause:
         return DecisionClause(
-            (Is(name, (0, 1)), *facts), "fix-crossing", lambda _: f"{name} = 2 cannot be: {why}"
+            (Is(name, (0, 1)), *facts), "fix-crossing", lambda _: f"{name} = 2 is impossible: {why}"
         )
 
     yield constraint(
@@ -167,7 +167,7 @@ def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[DecisionCl
     )
     for axis in space.axes:
         if axis.name not in operand.axes:
-            why = f"blocks of {axis.name} would stand between it and the sum: a larger {space.block(axis)}"
+            why = f"blocks of {axis.name} would be between it and the sum: a larger {space.block(axis)}"
             yield constraint([stays_whole(space.block(axis), axis.extent)], why)
 
 

@@ -68,6 +68,6 @@ def impossible(nest: NestProblem, fixed: Mapping[str, int]) -> Diagnostic:
     return Diagnostic(
         "fix-impossible",
         f"no schedule of statement {nest.statement} has {', '.join(named)}",
-        notes=("steps are multiples of what one issue covers, and unrolled tiles fit into the registers",),
+        notes=("steps are multiples of the extent of one issue, and unrolled tiles fit into the registers",),
         help="leave one of them to the solver",
     )

@@ -34,6 +34,7 @@ def renamed(option: NestOption, old: str, new: str) -> NestOption:
 
 FOLDER = Path(__file__).parent / "conflicts"
 GEMM = gemm(512, 512, 512)
+THREADED = replace(GEMM, threads=4)
 TILED = tiled_gemm(256, 256, 4096)
 BROADCAST = gemm_option(64, 64, 64)
 TWO = problem(BROADCAST, renamed(BROADCAST, "m", "x"))
@@ -162,6 +163,18 @@ CASES: dict[str, tuple[Problem, dict[str, int]]] = {
     "a machine of two registers": (
         replace(gemm(64, 64, 64), registers=(("zmm", 2),)),
         {},
+    ),
+    "more parts than issues": (
+        THREADED,
+        {"parallel.n": 33},
+    ),
+    "parts that issues do not make": (
+        THREADED,
+        {"parallel.n": 20},
+    ),
+    "a sum that threads cannot share": (
+        THREADED,
+        {"parallel.k": 2},
     ),
     "an operand that nothing loads": (
         problem(UNLOADABLE),

@@ -200,7 +200,7 @@ def test_an_array_on_another_device_is_refused(gemm: isamap.CompiledKernel) -> N
         def __dlpack__(self, **options: Any) -> Any:
             raise BufferError("it lies on device 2")
 
-    with pytest.raises(isamap.IsamapError, match="`A` cannot be used where it lies: it lies on device 2"):
+    with pytest.raises(isamap.IsamapError, match="`A` cannot be used in place: it lies on device 2"):
         gemm(**(arrays() | {"A": Far(None)}))
 
 

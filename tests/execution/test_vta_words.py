@@ -337,7 +337,7 @@ def test_entries_of_tables_that_are_corrupted_are_caught(program: ProgramFile, m
     wrong = replace(program, tables=(replace(table, offset=table.offset + 2),))
     assert refusal(wrong, machine) == (
         "program-word",
-        "word 5: `clear`: no entry of `uops` lies where the words say",
+        "word 5: `clear`: no entry of `uops` is at the address in the words",
     )
 
 

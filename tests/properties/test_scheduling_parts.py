@@ -108,9 +108,7 @@ def test_parts_that_cannot_be_made_are_refused_with_the_reason() -> None:
     with pytest.raises(Infeasible) as raised:
         schedule(THREADED, heuristic="greedy", fixed={"nest0.parallel.k": 2})
     assert "nest0.parallel.k = 2" in raised.value.diagnostics[0].render()
-    assert "cannot be taken in parts" in raised.value.diagnostics[0].render()
+    assert "cannot be partitioned" in raised.value.diagnostics[0].render()
     with pytest.raises(Infeasible) as raised:
         schedule(THREADED, heuristic="greedy", fixed={"nest0.parallel.n": 63})
-    assert "n has 64 issues: 63 parts would be 2 issues each, which makes 32" in (
-        raised.value.diagnostics[0].render()
-    )
+    assert "2 issues each of the 64 along n are 32 parts" in (raised.value.diagnostics[0].render())

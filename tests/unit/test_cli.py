@@ -164,7 +164,7 @@ def test_run_sets_the_measured_time_beside_that_of_the_model(capsys: pytest.Capt
     assert main(["run", "gemm_f32", "--hw", "generic-c", *SMALL, "--profile", "none"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("model ")]
     assert re.fullmatch(
-        r"model     \S+ \S?s: the best run took [0-9.]+ times as long; its figures are stated, and "
+        r"model     \S+ \S?s: the best run took [0-9.]+ times as long; its parameters are stated, and "
         "`isamap hw calibrate generic-c` measures them",
         line,
     )

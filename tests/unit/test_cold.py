@@ -131,5 +131,5 @@ def test_what_is_measured_is_warm_and_said_to_be(
 ) -> None:
     assert main([command, "gemm_f32", *WORDS, "--cold", *option]) == 2
     said = capsys.readouterr().err
-    assert f"operands are in no cache, and what `{option[0]}` goes by finds them there" in said
+    assert f"operands are in no cache, and what `{option[0]}` measures finds them in caches" in said
     assert "isamap bench deepbench --cache rotate" in said

@@ -92,14 +92,14 @@ def test_decisions_are_kept_as_a_schedule_has_them() -> None:
     ("options", "message"),
     [
         ({"schedule": "no-such.schedule"}, "no-such.schedule cannot be read"),
-        ({"schedule": HAND, "tune": 4}, "`schedule` and `tune` both say which schedule to take"),
-        ({"schedule": HAND, "tuned": True}, "`schedule` and `tuned` both say which schedule to take"),
+        ({"schedule": HAND, "tune": 4}, "`schedule` and `tune` both select the schedule"),
+        ({"schedule": HAND, "tuned": True}, "`schedule` and `tuned` both select the schedule"),
         ({"fix": {"block": None}}, "`fix` keeps `block` as the schedule has it, and there is no `schedule`"),
         (
             {"cold": True, "tune": 4},
-            "`cold` says that operands are in no cache, and what `tune` goes by finds",
+            "`cold` states that operands are in no cache, and what `tune` measures finds",
         ),
-        ({"cold": True, "tuned": True}, "what `tuned` goes by finds them there"),
+        ({"cold": True, "tuned": True}, "what `tuned` measures finds them in caches"),
     ],
 )
 def test_options_that_contradict_are_refused(options: dict[str, Any], message: str) -> None:

@@ -70,7 +70,7 @@ def test_other_blocks_than_those_of_the_text_are_refused() -> None:
 @pytest.mark.parametrize("words", ["p", "p by 0", "p by 4, p by 2", "by 4"])
 def test_blocks_that_say_nothing_are_refused_in_a_text(words: str) -> None:
     text = scheduled(IN_BLOCKS).replace("blocks p by 4", f"blocks {words}")
-    with pytest.raises(SyntaxProblem, match=f"`{words}` says no blocks"):
+    with pytest.raises(SyntaxProblem, match=f"`{words}` lists no blocks"):
         scheduled(replace(REQUEST, schedule=Source("pair.schedule", text)))
 
 

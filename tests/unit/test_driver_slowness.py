@@ -89,7 +89,7 @@ def test_a_value_computed_before_its_instruction_names_the_operation_without_lan
     }"""
     request = Request(Source("k.ir", text), "x86-avx512", {"N": 64, "M": 16}, heuristic="greedy")
     (found,) = (d.render() for d in compile_kernel(request, "schedule").warnings)
-    assert "computes what running_min_zmm_i32 reads for `best[m] min= " in found
+    assert "computes the operands of running_min_zmm_i32 for `best[m] min= " in found
     assert "on several elements at once: `y[m, n] / 3`" in found
     assert "`--transform` tries to reduce along lanes of `n`" in found
 

@@ -264,7 +264,7 @@ def test_a_barrier_that_a_condition_leaves_out_ends_nothing_behind_it(tmp_path: 
     made = machine(tmp_path, BRING, TAKE)
     conditional = If(((Index.of("n"), "<", Index.of(2)),), (WAIT,))
     said = check_barriers(compile_empty((bring(), conditional, take())), made)
-    assert said == ("take touches tiles, which lanes have written, and no barrier stands between",)
+    assert said == ("take touches tiles, which lanes have written, without a barrier in between",)
 
 
 def test_a_barrier_of_another_level_is_refused(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_what_all_instances_perform_stands_where_all_of_them_come() -> None:
     assert said == "all instances of a block perform a fill together where only some of them come"
     loop = For("n", 2 * NUMBER, (Barrier("cluster"),))
     (said,) = check_barriers(compile_empty(of_each(loop)), made)
-    assert said == "a barrier stands where only some instances of a block come"
+    assert said == "only some instances of a block reach a barrier"
 
 
 def test_counters_of_earlier_instances_are_no_instances_any_more() -> None:

@@ -127,7 +127,7 @@ def test_what_can_move_is_not_explained(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["match", *words]) == 0
     said = capsys.readouterr().out
     assert "cannot move" not in said
-    assert said.endswith("no refusal: every instruction asked for performs every statement\n")
+    assert said.endswith("no refusal: every requested instruction performs every statement\n")
 
 
 BOUNDED = """\

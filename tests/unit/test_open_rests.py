@@ -149,10 +149,10 @@ def test_pieces_are_printed_and_read() -> None:
 @pytest.mark.parametrize(
     ("loop", "said"),
     [
-        ("for i by 4 rest {", "`{` cannot stand here: expected a number"),
-        ("for i by 4 rest 2 x {", "`x` cannot stand here: expected a number"),
+        ("for i by 4 rest {", "`{` is not allowed here: expected a number"),
+        ("for i by 4 rest 2 x {", "`x` is not allowed here: expected a number"),
         ("for i by 4 left 2 1 {", "expected `rest` or `{`"),
-        ("unroll i by 4 rest 2 1 {", "`rest` cannot stand here: expected `{`"),
+        ("unroll i by 4 rest 2 1 {", "`rest` is not allowed here: expected `{`"),
     ],
 )
 def test_pieces_that_are_no_numbers_are_no_schedule(loop: str, said: str) -> None:

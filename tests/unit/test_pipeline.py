@@ -230,7 +230,7 @@ def test_what_a_pipeline_says_is_bounded_before_anything_grows_with_it() -> None
             "an interval and a start are 4096 ticks at most"
         ]
     assert any(
-        f"{4096 * count} operations stand before and behind the loop" in text
+        f"{4096 * count} operations are before and after the loop" in text
         for text in said(Pipeline(1, (*(0,) * (count - 1), 4096)))
     )
 
@@ -258,8 +258,8 @@ def test_the_text_says_interval_and_starts() -> None:
     ("line", "said"),
     [
         ("pipeline every 0 at 1;", "iterations start one or more ticks apart"),
-        ("pipeline at 1;", "`at` cannot stand here: expected `every`"),
-        ("pipeline every 2 at ;", "`;` cannot stand here: expected a number"),
+        ("pipeline at 1;", "`at` is not allowed here: expected `every`"),
+        ("pipeline every 2 at ;", "`;` is not allowed here: expected a number"),
         ("pipeline every 2 at 1; pipeline every 2 at 1;", "a nest has one `pipeline`"),
     ],
 )

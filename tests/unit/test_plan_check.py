@@ -44,7 +44,7 @@ def test_registers_are_accumulators_and_what_is_used_again() -> None:
         ("n:4294967296 m:1 n:16 | k:1", (), "schedule-too-large", "a step is at most 2**31"),
         ("um:6 m:1 n:16 | k:1", (), "schedule-tiling", "only its innermost loop can be unrolled"),
         ("m:6 um:1 n:16 | k:1", (), "schedule-tiling", "`for n by 16` stands inside an unrolled loop"),
-        ("m:6 n:16 k:1 um:1 | ", (), "schedule-hold", "`hold` has to stand around all unrolled loops"),
+        ("m:6 n:16 k:1 um:1 | ", (), "schedule-hold", "`hold` must be around all unrolled loops"),
         ("m:6 | n:16 k:1 um:1", (), "schedule-hold", "`for n by 16` stands inside `hold`"),
         ("m:7 n:64 | k:1 um:1 un:16", (), "schedule-capacity", "33 registers of `zmm` are needed"),
         ("m:6 n:16 | k:1 um:1", (Stage("b", 3),), "schedule-stage", "stands inside `hold`"),

@@ -173,10 +173,10 @@ def test_a_spoilt_overlap_is_found(
         ("stage b ahead 0;", "data is moved 1 to 16 iterations ahead"),
         ("stage b ahead 17;", "data is moved 1 to 16 iterations ahead"),
         ("prefetch b ahead 257 into l2;", "data is moved 1 to 256 iterations ahead"),
-        ("stage b behind 1;", "`behind` cannot stand here: expected `ahead`, `by`, `in`, `packed` or `;`"),
+        ("stage b behind 1;", "`behind` is not allowed here: expected `ahead`, `by`, `in`, `packed` or `;`"),
         ("spread write c into k;", "`spread write c` does not follow a `stage c;`"),
         ("stage b; spread write c into k;", "`spread write c` does not follow a `stage c;`"),
-        ("stage c; spread c into k;", "`c` cannot stand here: expected `write`"),
+        ("stage c; spread c into k;", "`c` is not allowed here: expected `write`"),
     ],
 )
 def test_a_wrong_line_is_pointed_at(line: str, said: str) -> None:

@@ -57,9 +57,9 @@ def test_good_parallel_loops_pass(words: str, stages: tuple[Stage, ...]) -> None
         (f"pm:512 pm:256 {INNER}", (), "axis `m` is partitioned by 2 loops"),
         ("| pm:6 n:64 k:1 um:1 un:16", (), "`hold` is outside of `par m by 6`"),
         (f"pm:512 pn:512 {INNER}", (Stage("b", 1),), "`stage b;` is between two parallel loops"),
-        (f"pk:512 {INNER}", (), "every part needs an accumulator of its own"),
-        (f"pk:512 {INNER}", (Stage("c", 0),), "every part needs an accumulator of its own"),
-        (f"pk:512 {INNER}", (Stage("c", 2),), "every part needs an accumulator of its own"),
+        (f"pk:512 {INNER}", (), "every part needs its own accumulator"),
+        (f"pk:512 {INNER}", (Stage("c", 0),), "every part needs its own accumulator"),
+        (f"pk:512 {INNER}", (Stage("c", 2),), "every part needs its own accumulator"),
         ("pm:6 pn:16 | k:1 um:1", (), "make 10944 parts; the limit is 4096"),
     ],
 )

@@ -136,8 +136,12 @@ def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes], said: str, 
 SCALE = 3 << 126
 LOAD, STORE = 1 << 126, 2 << 126
 WRONG: list[tuple[int, int, str]] = [
-    (1, 0, f"word 1: {0:#034x} and what follows are no instruction of words"),
-    (1, SCALE | 1 << 110, f"word 1: {SCALE | 1 << 110:#034x} and what follows are no instruction of words"),
+    (1, 0, f"word 1: {0:#034x} and the next words are not an instruction of words"),
+    (
+        1,
+        SCALE | 1 << 110,
+        f"word 1: {SCALE | 1 << 110:#034x} and the next words are not an instruction of words",
+    ),
     (0, LOAD | 80, "word 0, `load`: `x` reaches dram + 351, which has 320 bytes"),
     (0, LOAD | 0, "word 0, `load`: `x` at dram + 0 is not within one array"),
     (0, LOAD | 34, "word 0, `load`: `x` at dram + 136 is not within one array"),

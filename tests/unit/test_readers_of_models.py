@@ -224,7 +224,7 @@ def test_a_constant_has_the_value_that_is_written(word: str, dtype: str, expecte
     ],
 )  # fmt: skip
 def test_a_constant_that_its_type_does_not_have_is_refused(word: str, dtype: str) -> None:
-    with pytest.raises(ValueError, match=f"is no {dtype}"):
+    with pytest.raises(ValueError, match=f"is not a value of {dtype}"):
         in_type(constants_of({"w": word})["w"], dtype)
 
 
@@ -317,5 +317,5 @@ def test_a_description_of_a_library_sets_and_names_what_it_may(given: dict[str, 
 def test_a_machine_whose_name_no_c_may_hold_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.yaml"
     path.write_text(json.dumps({"isamap": 1, "name": name, "summary": "s", "extends": "generic-c"}))
-    with pytest.raises(SpecProblem, match="stands in C"):
+    with pytest.raises(SpecProblem, match="is used in C"):
         load_machine(str(path))

@@ -164,7 +164,7 @@ LACKING = {
     "error: unable to start: ProcessFdQuotaExceeded": "ulimit -n",
     "gcc: fatal error: cannot execute 'cc1': execvp: No such file or directory": "lacks a part of itself",
     "Cannot create temporary file in /nowhere/: No such file or directory": "TMPDIR",
-    "ld: something else": "blames nothing of the emitted f.c",
+    "ld: something else": "failed with no message about f.c",
     "": "without a word",
 }
 

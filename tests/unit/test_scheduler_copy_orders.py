@@ -115,7 +115,10 @@ def test_what_is_copied_by_rows_is_copied() -> None:
         schedule(question, fixed={"rows.b": 1, "stage.b": 0})
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "fix-stage"
-    assert diagnostic.message == "nest0.rows.b = 1 cannot be: nest0.stage.b = 0 (read in place) makes no copy"
+    assert (
+        diagnostic.message
+        == "nest0.rows.b = 1 is impossible: nest0.stage.b = 0 (read in place) makes no copy"
+    )
     assert diagnostic.help == (
         "relieved by nest0.rows.b = 0, or nest0.stage.b = 1, or leaving nest0.rows.b or nest0.stage.b to the "
         "solver"

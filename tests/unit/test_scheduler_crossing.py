@@ -314,7 +314,7 @@ def test_where_the_unit_that_sums_copies_too_it_costs_each_step_of_the_sum() -> 
 @pytest.mark.parametrize(
     ("fixed", "said"),
     [
-        ({"ahead.b": 2, "block.m": 32}, "blocks of m would stand between it and the sum"),
+        ({"ahead.b": 2, "block.m": 32}, "blocks of m would be between it and the sum"),
         ({"ahead.b": 2, "stage.b": 2}, "(staged as a whole) fills no buffer per iteration"),
         ({"ahead.b": 2, "block.k": 16}, "no loop over the sum is inside the register block"),
     ],

@@ -173,7 +173,7 @@ def test_parts_of_a_schedule_that_no_decisions_lead_to_are_not_kept() -> None:
     assert refused.value.render() == (
         "error[fix-unreadable]: parts of nest 0 cannot be fixed: no decisions lead to its loops\n"
         "  note: it has more loops over an axis, or stages elsewhere, than the solver would\n"
-        "  help: replay it as it is, without --fix, or give the values: --fix NAME=NUMBER"
+        "  help: replay it unchanged, without --fix, or give the values: --fix NAME=NUMBER"
     )
 
 

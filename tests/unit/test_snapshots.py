@@ -64,3 +64,12 @@ def test_each_printer_has_a_snapshot() -> None:
     assert set(PRINTERS) - {"code"} - named == {"program"}, "a listing has its words"
     assert any("--stop-after emit" in command for command in commands)
     assert "assembly" in named
+
+
+def test_examples_of_printers_and_of_a_model_are_printed() -> None:
+    """A refusal would be a snapshot, too, and show no line of a printer."""
+    outputs = {
+        p.stem: p.read_text(encoding="utf-8").partition(OUTPUT)[2] for p in FILES if p.stem[:5] == "emit-"
+    }
+    assert [name for name, output in outputs.items() if not output.startswith("exit 0\n")] == []
+    assert "emit-model" in outputs

@@ -65,5 +65,5 @@ def test_values_take_other_types_as_torch_converts_them() -> None:
     assert cast(TextTerm("x", "bool"), "f32").text == "select(x, f32(1), f32(0))"
     assert cast(number(0.1), "bf16").text == "bf16(0.10009765625)"
     assert cast(number(1e300), "f32").text == "f32(inf)"
-    with pytest.raises(NotTaken, match="300 is no i8"):
+    with pytest.raises(NotTaken, match="300 is not a value of i8"):
         cast(number(300), "i8")

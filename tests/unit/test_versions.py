@@ -46,7 +46,7 @@ def test_a_range_may_have_several_profile_values() -> None:
 
 
 def test_looking_for_one_schedule_takes_one_profile_value() -> None:
-    with pytest.raises(UsageProblem, match="has 2 profile values, and one schedule is asked for"):
+    with pytest.raises(UsageProblem, match="has 2 profile values, and this command searches one schedule"):
         read_size("1..9@2,4")
 
 

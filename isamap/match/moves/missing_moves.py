@@ -55,7 +55,7 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
             return f"{said}, which {register} does not meet"
         return _other_shape(operand, machine, "writes {} to", {**loads, **others}) or (
             f"none of the {len(writers)} instructions of {machine} that write {operand.register_dtype} to "
-            f"{operand.memory} brings {register} from memory, not even from a buffer of its own"
+            f"{operand.memory} loads {register} from memory, not even from a separate buffer"
         )
     stores = _stores(operand, search) if back else {}
     if stores and (said := _other_shape(operand, machine, "stores {} from", stores)) is not None:

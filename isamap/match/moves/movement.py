@@ -155,7 +155,7 @@ def _input_ways(operand: OperandTile, tile: Tile, search: MoveSearch, every: boo
         return (Movement(operand.name, "none", (), explain_missing_move(operand, tile, search)),)
     if direct is None or staged is None:
         (only,) = (m for m in (direct, staged) if m is not None)
-        why = f"no chain of moves reads {array_of(operand)} where it lies" if direct is None else ""
+        why = f"no chain of moves reads {array_of(operand)} in place" if direct is None else ""
         return (replace(only, why=why),)
     if direct.kind == "gathered" and staged.moves_per_issue < direct.moves_per_issue:
         return (replace(staged, why=f"in place it takes {direct.moves_per_issue} moves an issue"), direct)
@@ -215,7 +215,7 @@ def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) ->
         if kept is not None:
             return (kept,)
         comes_in = any(homes_of(tile, acc, search))
-        held = f"nothing takes {acc.dtype} of {array_of(acc)} out of {acc.memory} as it is"
+        held = f"no instruction moves {acc.dtype} of {array_of(acc)} out of {acc.memory} unchanged"
         is_known = comes_in and explain_uncleared(tile, search) is None
         return (
             Movement(acc.name, "none", (), held if is_known else explain_missing_move(acc, tile, search)),
@@ -262,7 +262,7 @@ def _assignment_moves(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, .
             return _around_register(tile, result, target, search)
         if said is None and search.is_addressable(result.memory) and not search.holds_arrays(result.memory):
             said = explain_missing_move(result, tile, search)
-        said = said or f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
+        said = said or f"{tile.mapping.instruction} does not write {target.buffer} in place"
         missing = Movement(output, "none", (), said)
         return ((replace(missing, operand=result.name),), (missing,))
     chain = tuple(s for s in steps_of(found) if s != found)
@@ -285,7 +285,7 @@ def _around_register(
     if brought is not None:
         chain = steps_of(brought)
         read = moved_by(result, kind_of(chain, len(set(reads(result.subject))), search), chain)
-    why = f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
+    why = f"{tile.mapping.instruction} does not write {target.buffer} in place"
     written = Movement(output.name, "none", (), why)
     held = Read(
         f"$value:{output.memory}",
@@ -329,5 +329,5 @@ def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping
         elif first:
             why = f"the instruction is not issued, for {first} is a window"
         else:
-            why = "its elements in one issue do not tell which iterations they stand for"
+            why = "its elements in one issue do not determine the kernel iteration"
         yield Movement(name, "none", (), why)

@@ -368,7 +368,7 @@ def no_clearing(dtype: DType, home: str, what: str, search: MoveSearch) -> NoMap
             f"{search.machine.name} cannot set {dtype} in {home} to zero",
             notes=(f"{what} filled in part at the end of an axis",),
             help="give the machine an instruction that writes 0 to neighbouring elements, as many as a "
-            "scalar parameter says, or choose sizes that are whole tiles",
+            "scalar parameter states, or choose sizes that are whole tiles",
         )
     )
 

@@ -213,7 +213,7 @@ def refuse_instruction(case: Pair) -> Failure | None:
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(outputs) > 1 and lacking is not None:
         names = " and ".join(o.name for o in outputs)
-        message = f"writes {names}; no statement of the kernel does `{_line(lacking)}` beside"
+        message = f"writes {names}; no adjacent statement of the kernel does `{_line(lacking)}`"
         edit = "that statement in the kernel, over the same axes, or another instruction"
         return Failure("several-outputs", message, where, lacking.assign.span, edit)
     if len(parts) > 1:

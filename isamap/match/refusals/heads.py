@@ -231,7 +231,7 @@ def _factorisation(kernel: Kernel, span: Span | None, number: int) -> tuple[str,
     written = as_written(kernel) or kernel
     found = next((f for f in factorisations(written) if f.statement == number), None)
     if found is None:
-        return "the product of all but one of them in a statement of its own", ()
+        return "the product of all but one of them in a separate statement", ()
     if written.span is None:
         return "; ".join(found.steps), ()
     return "; ".join(found.steps), (Edit(written.span, print_routine(found.kernel).rstrip()),)

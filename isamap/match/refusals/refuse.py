@@ -310,8 +310,8 @@ def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
     for own, other in (subject.args, subject.args[::-1]):
         if isinstance(pattern, (Call, Cast)) and first_difference(pattern, own) is None:
             shown = abridge(other)
-            words = f"computes `{print_expr(pattern)}`; the statement multiplies that by `{shown}` besides"
-            advice = f"multiply by `{shown}` in a statement of its own"
+            words = f"computes `{print_expr(pattern)}`; the statement also multiplies that by `{shown}`"
+            advice = f"multiply by `{shown}` in a separate statement"
             return Difference("factor-extra", words, pattern, subject, advice)
     return None
 

@@ -99,7 +99,7 @@ def _check_header(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
             "schedule-mismatch",
             f"the schedule is for other blocks: {blocks_words(schedule.blocks)}",
             notes=(f"here: {blocks_words(problem.blocks)}",),
-            help="leave out `--fix blocks`: a schedule says its own",
+            help="leave out `--fix blocks`: a schedule states its own blocks",
         )
 
 
@@ -209,7 +209,7 @@ def _check_places(nest: NestSchedule) -> Iterator[Diagnostic]:
         if not 0 <= depth <= len(nest.loops):
             yield Diagnostic(
                 "schedule-stage",
-                f"nest {nest.statement}: `{what} {name}` is to stand inside {depth} loops, "
+                f"nest {nest.statement}: `{what} {name}` is placed inside {depth} loops, "
                 f"and there are {len(nest.loops)}",
             )
 
@@ -259,9 +259,7 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
             help="unrolled loops are the innermost ones",
         )
     if not 0 <= nest.hold <= nest.loops_around_unrolled:
-        yield Diagnostic(
-            "schedule-hold", f"nest {nest.statement}: `hold` has to stand around all unrolled loops"
-        )
+        yield Diagnostic("schedule-hold", f"nest {nest.statement}: `hold` must be around all unrolled loops")
         return
     summing = {axis.name for axis in option.axes if axis.is_reduction}
     for loop in nest.loops[nest.hold : nest.loops_around_unrolled]:
@@ -331,7 +329,7 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
             yield Diagnostic(
                 "schedule-stage",
                 f"{where}: `{operand.name}` has to be staged",
-                notes=(f"no move of the machine loads it from where `{operand.tensor}` lies",),
+                notes=(f"no move of the machine loads it directly from `{operand.tensor}`",),
                 help=f"put `stage {operand.name};` before `hold;` or further outside",
             )
 
@@ -483,7 +481,7 @@ def check_fused(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
                 "schedule-fuse",
                 f"nest {nest.statement}: statement {number} cannot be fused",
                 notes=(f"with this mapping it can fuse: {known}",),
-                help=f"give statement {number} a nest of its own",
+                help=f"give statement {number} its own nest",
             )
             continue
         missing = [str(n) for n in offered[number].needs if n not in nest.fused]
@@ -492,7 +490,7 @@ def check_fused(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "schedule-fuse",
                 f"nest {nest.statement}: statement {number} needs what statement {missing[0]} computes",
-                help=f"write `fuse {both};`, or give statement {number} a nest of its own",
+                help=f"write `fuse {both};`, or give statement {number} its own nest",
             )
 
 

@@ -100,7 +100,7 @@ def _check_sums(nest: NestSchedule, option: NestOption, dealt: list[LoopStep]) -
         depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
         if operand.is_accumulator and depths != [len(dealt)]:
             yield _wrong(
-                f"{where} partitions a sum: every part needs an accumulator of its own",
+                f"{where} partitions a sum: every part needs its own accumulator",
                 f"put `stage {operand.name};` directly inside the parallel loops",
             )
 

@@ -84,7 +84,7 @@ class TextReader:
         span = self.peek_span()
         near = get_close_matches(span.text, [w for w in expected if w.isalpha()], n=1, cutoff=0.6)
         advice = f"did you mean `{near[0]}`?" if near else None
-        return self.problem(f"`{span.text}` cannot stand here: expected {choices}", span, advice)
+        return self.problem(f"`{span.text}` is not allowed here: expected {choices}", span, advice)
 
     def problem(self, message: str, span: Span, advice: str | None = None) -> SyntaxProblem:
         return SyntaxProblem(Diagnostic("schedule-syntax", message, span, help=advice))

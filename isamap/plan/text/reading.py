@@ -2,7 +2,7 @@
 
 Comments run from `#` to the end of the line. Spaces and line ends inside a nest do not matter.
 
-    gemm.schedule:9:5: error[schedule-syntax]: `fro` cannot stand here: expected `for`, `hold`, ... or `unroll`
+    gemm.schedule:9:5: error[schedule-syntax]: `fro` is not allowed here: expected `for`, `hold`, ... or `unroll`
       help: did you mean `for`?
 """
 
@@ -159,7 +159,7 @@ def _parse_loops(reader: TextReader, body: _Body) -> None:
                 body.spread.append(_parse_spread(reader, body))
             case kind:
                 if body.carried and kind != "unroll":
-                    raise reader.problem(f"`carry {body.carried}` stands around unrolled loops only", span)
+                    raise reader.problem(f"`carry {body.carried}` may be around unrolled loops only", span)
                 body.loops.append(_parse_loop(reader, _LOOPS[kind]))
                 if len(body.loops) > MAX_DEPTH:
                     raise reader.problem(f"these are more than {MAX_DEPTH} loops in one nest", span)
@@ -317,7 +317,7 @@ def _read_blocks(schedule: Schedule, reader: TextReader, value: Span) -> Schedul
     found = [(pair[1], int(pair[2])) for pair in pairs if pair]
     if len(found) != len(pairs) or len(dict(found)) != len(found):
         raise reader.problem(
-            f"`{value.text}` says no blocks", value, "write `p by 4`, with commas between different axes"
+            f"`{value.text}` lists no blocks", value, "write `p by 4`, with commas between different axes"
         )
     return replace(schedule, blocks=tuple(found))
 
