@@ -39,6 +39,7 @@ VECTORS = {
     "layer_norm_f32": {"M": 3, "N": 41},
     "depthwise": {"N": 1, "H": 5, "W": 6, "C": 19, "R": 3, "S": 3, "stride": 1, "pad": 1},
     "gru_bf16": {"T": 2, "N": 3, "C": 5, "H": 7},
+    "gemm_w4_f32": {"M": 3, "N": 37, "G": 2, "H": 16},  # weights of four bits, two in a byte
     "gru": {"T": 2, "N": 5, "C": 7, "H": 9},  # warps write tiles of several lengths
 }
 OWN = {"convolution": CONVOLUTION, "batched": BATCHED}
