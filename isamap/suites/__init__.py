@@ -13,13 +13,6 @@ from isamap.suites.shapes import (
 )
 
 __all__ = [
-    "SUITES",
-    "BatchedProduct",
-    "Conv",
-    "Recurrent",
-    "Shape",
-    "Sparse",
-    "read_suite",
-    "suite_path",
+    "SUITES", "BatchedProduct", "Conv", "Recurrent", "Shape", "Sparse", "read_suite", "suite_path",
     "usual_sizes",
 ]  # fmt: skip
