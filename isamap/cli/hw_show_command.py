@@ -44,7 +44,14 @@ def show_command(asked: ShowOptions) -> Answer:
 
     machine, svg = load_machine(machine_of(asked.name)), asked.svg
     profile = newest_profile(machine.digest)
-    measured, sizes = _measured_parameters(profile), _measured_bytes(profile)
+    # Per instruction, the parameters measured on this processor, at its largest lengths.
+    found: dict[str, dict[str, object]] = {}
+    for f in profile.instructions if profile is not None else ():
+        pairs = (("interval", f.interval), ("latency", f.latency))
+        found[f.instruction] = {
+            f"measured_{what}_ns": m.least if m is not None else None for what, m in pairs
+        }
+    measured, sizes = found, _measured_bytes(profile)
     payload = {**_machine_json(machine, profile, measured, sizes), **({"svg": svg} if svg else {})}
     if svg is not None:
         from isamap.report.machine_picture import machine_svg
@@ -120,17 +127,6 @@ def _measured_bytes(profile: Profile | None) -> dict[str, int]:
     """Return the measured capacities of caches on this processor."""
     caches = profile.caches if profile is not None else ()
     return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
-
-
-def _measured_parameters(profile: Profile | None) -> dict[str, dict[str, object]]:
-    """Return, per instruction, the parameters measured on this processor, at its largest lengths."""
-    found: dict[str, dict[str, object]] = {}
-    for f in profile.instructions if profile is not None else ():
-        pairs = (("interval", f.interval), ("latency", f.latency))
-        found[f.instruction] = {
-            f"measured_{what}_ns": m.least if m is not None else None for what, m in pairs
-        }
-    return found
 
 
 def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:

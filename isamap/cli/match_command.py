@@ -155,7 +155,13 @@ def match_command(asked: MatchOptions) -> Answer:
 
     sizes = read_sizes(asked.sizes)
     machines = [machine_of(word) for word in asked.hw]
-    _check_output(asked)
+    # Check that `-o` has exactly one result to write. Raises: UsageProblem.
+    writers = [one for one in ("--fix", "--transform") if one in given_flags(asked)]
+    if len(writers) > 1:
+        raise _usage(f"`isamap match` takes {' or '.join(writers)}, not both", "run one after the other")
+    if (asked.output is not None or asked.overwrite) and not writers:
+        option = "-o" if asked.output is not None else "--overwrite"
+        raise _usage(f"`isamap match` takes {option} with --fix or --transform", "only they write a kernel")
     if is_several(asked.kernels) or len(machines) > 1:
         _check_alone(asked)
         return coverage_answer(asked.kernels, machines, asked.count)
@@ -207,16 +213,6 @@ def _list_mappings(matched: Matched, asked: MatchOptions) -> Answer:
         text += f"\n\n{unmoved}" if unmoved else ""
         text += "\n\n" + refusals_text(matched, rejections, every=every, moved=not unmoved)
     return Answer({}, text, findings, status)
-
-
-def _check_output(asked: MatchOptions) -> None:
-    """Check that `-o` has exactly one result to write. Raises: UsageProblem."""
-    writers = [one for one in ("--fix", "--transform") if one in given_flags(asked)]
-    if len(writers) > 1:
-        raise _usage(f"`isamap match` takes {' or '.join(writers)}, not both", "run one after the other")
-    if (asked.output is not None or asked.overwrite) and not writers:
-        option = "-o" if asked.output is not None else "--overwrite"
-        raise _usage(f"`isamap match` takes {option} with --fix or --transform", "only they write a kernel")
 
 
 def _usage(message: str, advice: str) -> UsageProblem:
@@ -341,7 +337,14 @@ def _fix_answer(asked: MatchOptions, source: Source, machine: Machine, sizes: Ma
 
     fixed = fix_kernel(source, machine, sizes, asked.count, asked.instruction)
     if fixed is None:
-        raise _nothing_to_fix(source, machine, asked.instruction)
+        what = asked.instruction if asked.instruction is not None else f"any instruction of {machine.name}"
+        raise UsageProblem(
+            Diagnostic(
+                "nothing-to-fix",
+                f"no edit of {source.name} is known that makes {what} perform more of it",
+                help="`isamap match --explain` says why instructions do not match",
+            )
+        )
     said = fix_text(source, fixed.fix, fixed.matched)
     printed = _write_kernel(asked, said, fixed.fix.text)
     payload = {
@@ -352,17 +355,6 @@ def _fix_answer(asked: MatchOptions, source: Source, machine: Machine, sizes: Ma
         "file": asked.output,
     }
     return Answer(payload, printed)
-
-
-def _nothing_to_fix(source: Source, machine: Machine, instruction: str | None) -> UsageProblem:
-    what = instruction if instruction is not None else f"any instruction of {machine.name}"
-    return UsageProblem(
-        Diagnostic(
-            "nothing-to-fix",
-            f"no edit of {source.name} is known that makes {what} perform more of it",
-            help="`isamap match --explain` says why instructions do not match",
-        )
-    )
 
 
 def _transform_answer(

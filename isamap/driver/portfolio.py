@@ -175,7 +175,11 @@ def ready_calls(
         if performed is None:
             continue
         try:
-            theirs = _prepare_library(prepared, kernel, library, performed)
+            emitted = emit_library_call(prepared.compiled.interface, kernel, performed, library)
+            variables = tuple(library.library.variables(prepared.request.threads).items())
+            compiled = replace(compile_library(emitted, prepared.machine), environment=variables)
+            program = CompiledProgram(prepared.program.outcome, emitted, prepared.program.stages)
+            theirs = Theirs(library, performed, replace(prepared, program=program, compiled=compiled))
             wrong = _wrong(theirs)
         except CompilerRefused as problem:  # it cannot be linked with
             findings.append(_not_taken(library, performed, kernel.name, problem.diagnostics[0]))
@@ -187,16 +191,6 @@ def ready_calls(
     if not ready and not findings:
         findings.append(_report_no_call(kernel, installed))
     return ready, tuple(findings)
-
-
-def _prepare_library(
-    prepared: PreparedKernel, kernel: Kernel, library: InstalledLibrary, performed: RecognisedCall
-) -> Theirs:
-    emitted = emit_library_call(prepared.compiled.interface, kernel, performed, library)
-    variables = tuple(library.library.variables(prepared.request.threads).items())
-    compiled = replace(compile_library(emitted, prepared.machine), environment=variables)
-    program = CompiledProgram(prepared.program.outcome, emitted, prepared.program.stages)
-    return Theirs(library, performed, replace(prepared, program=program, compiled=compiled))
 
 
 def _wrong(theirs: Theirs) -> Diagnostic | None:

@@ -101,7 +101,11 @@ def _emit_files(
     function, body = writer.function()
     entry = entry_text(program, interface, names, issuer.used, function)
     title = emitted_title(program, model)
-    parts = [[f"/* {title}", *head], _includes(machine, issuer, name)]
+    standard = {"string.h"} if _copies_bits(issuer.used) else set[str]()
+    standard |= {h for h in _SYSTEM_HEADERS if h in issuer.used}
+    own = set[str]() if issuer.model else set(machine.target.headers) - {"math.h", "stdint.h"}
+    lines = [f"#include <{h}>" for h in sorted(standard | own)]
+    parts = [[f"/* {title}", *head], [f'#include "{name}.h"', *([""] if lines else []), *lines]]
     parts += [
         text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS), machine.target.parts)
     ]
@@ -159,14 +163,6 @@ def _how_to_compile(machine: Machine, model: bool) -> list[str]:
         "   -fno-predictive-commoning, or it broadcasts out of integer registers;",
         "   with -fno-schedule-insns2 it leaves loads in the order of the schedule. */",
     ]
-
-
-def _includes(machine: Machine, issuer: Issuer, name: str) -> list[str]:
-    standard = {"string.h"} if _copies_bits(issuer.used) else set[str]()
-    standard |= {h for h in _SYSTEM_HEADERS if h in issuer.used}
-    own = set[str]() if issuer.model else set(machine.target.headers) - {"math.h", "stdint.h"}
-    lines = [f"#include <{h}>" for h in sorted(standard | own)]
-    return [f'#include "{name}.h"', *([""] if lines else []), *lines]
 
 
 def _copies_bits(used: set[str]) -> bool:

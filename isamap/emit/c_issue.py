@@ -21,7 +21,6 @@ from isamap.emit.cmodel import InstructionModel, ModelOperand
 from isamap.ir import Const, DType, Index, Operand, Read, product
 from isamap.lower.program import Argument, Configure, Hint, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import (
-    ConfigurationState,
     EmitArg,
     EmitArithmetic,
     EmitCall,
@@ -46,17 +45,6 @@ def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
             return None
         case _:
             assert_never(entry.emit)
-
-
-def state_image(state: ConfigurationState, fields: tuple[tuple[str, int | None, int], ...]) -> bytes:
-    """Return the image of a state with the given (field, index, value). Unnamed fields are zero."""
-    image = bytearray(state.bytes)
-    declared = {f.name: f for f in state.decl.fields}
-    for name, index, value in fields:
-        size = declared[name].dtype.size_bytes
-        start = state.offsets[name] + (index or 0) * size
-        image[start : start + size] = value.to_bytes(size, "little", signed=value < 0)
-    return bytes(image)
 
 
 def image_text(name: str, image: bytes) -> list[str]:
@@ -152,7 +140,14 @@ class Issuer:
             assert arg.kind in ("state", "literal"), "a configuration is loaded from its image"
             text = CText(arg.name)
             if arg.kind == "state":
-                image = state_image(self.machine.states[arg.name], node.fields)
+                # The image of a state with the given (field, index, value). Unnamed fields are zero.
+                image = bytearray(self.machine.states[arg.name].bytes)
+                declared = {f.name: f for f in self.machine.states[arg.name].decl.fields}
+                for name, index, value in node.fields:
+                    size = declared[name].dtype.size_bytes
+                    start = self.machine.states[arg.name].offsets[name] + (index or 0) * size
+                    image[start : start + size] = value.to_bytes(size, "little", signed=value < 0)
+                image = bytes(image)
                 if image not in self.images:
                     self.images[image] = self.names.take(arg.name)
                 text = CText(self.images[image])

@@ -85,20 +85,6 @@ def dispatch_files(name: str, variants: Sequence[MachineProgram]) -> dict[str, s
 
     Raises: UsageProblem for programs that are called in different ways.
     """
-    _check_alike(variants)
-    interface = replace(
-        variants[0].emitted.interface,
-        name=name,
-        takes_pool=any(v.emitted.interface.takes_pool for v in variants),
-    )
-    return {
-        f"{name}.h": _header(interface, variants),
-        f"{name}.c": _source(interface, variants),
-        "Makefile": _makefile(name, variants),
-    }
-
-
-def _check_alike(variants: Sequence[MachineProgram]) -> None:
     first = variants[0].emitted.interface
     for variant in variants:
         if variant.emitted.packs or variant.emitted.interface.fields != first.fields:
@@ -110,6 +96,16 @@ def _check_alike(variants: Sequence[MachineProgram]) -> None:
                     help="leave tensors unpacked, or compile for each machine by itself",
                 )
             )
+    interface = replace(
+        variants[0].emitted.interface,
+        name=name,
+        takes_pool=any(v.emitted.interface.takes_pool for v in variants),
+    )
+    return {
+        f"{name}.h": _header(interface, variants),
+        f"{name}.c": _source(interface, variants),
+        "Makefile": _makefile(name, variants),
+    }
 
 
 def _header(interface: Interface, variants: Sequence[MachineProgram]) -> str:

@@ -57,7 +57,15 @@ def bind(routine: R, sizes: Mapping[str, int | Range]) -> R:
     _check_names(routine, sizes)
     kept, numbers = _bind_params(routine, sizes)
     lets, bindings = _bind_lets(routine, numbers)
-    _check_where(routine, bindings)
+    for constraint, left, right in _find_violated(routine, bindings):
+        used = sorted(s for s in constraint.left.symbols | constraint.right.symbols if s in bindings)
+        raise _refuse(
+            "where-violated",
+            f"`{routine.name}` requires {constraint.left} {constraint.comparison} {constraint.right}, "
+            f"but {left} {constraint.comparison} {right} does not hold",
+            constraint.span,
+            f"with {', '.join(f'{s} = {Index.of(bindings[s])}' for s in used)}",
+        )
     bound = substitute_routine(routine, bindings)
     bound = replace(bound, params=kept, lets=lets, where=tuple(c for c in bound.where if _is_open(c)))
     _check_extents(bound)
@@ -228,18 +236,6 @@ def _find_violated(
             and not comparison_holds(left, constraint.comparison, right)
         ):
             yield constraint, left, right
-
-
-def _check_where(routine: Routine, bindings: Mapping[str, Index | int]) -> None:
-    for constraint, left, right in _find_violated(routine, bindings):
-        used = sorted(s for s in constraint.left.symbols | constraint.right.symbols if s in bindings)
-        raise _refuse(
-            "where-violated",
-            f"`{routine.name}` requires {constraint.left} {constraint.comparison} {constraint.right}, "
-            f"but {left} {constraint.comparison} {right} does not hold",
-            constraint.span,
-            f"with {', '.join(f'{s} = {Index.of(bindings[s])}' for s in used)}",
-        )
 
 
 def _is_open(constraint: Constraint) -> bool:

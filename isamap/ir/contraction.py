@@ -96,7 +96,13 @@ def sum_of_products(factors: Sequence[Array], extents: tuple[int, ...], kept: fr
     one axis per extent, of that length or of length 1.
     """
     if all(f.dtype.kind in "iu" for f in factors):
-        return _integers(factors, extents, kept)
+        wide = np.uint64 if any(f.dtype == np.uint64 for f in factors) else np.int64
+        bound = float(prod(n for axis, n in enumerate(extents) if axis not in kept))
+        for factor in factors:
+            bound *= max(abs(int(factor.max())), abs(int(factor.min())), 1) if factor.size else 1
+        if bound < _EXACT:
+            return _contract([f.astype(np.float64) for f in factors], extents, kept).astype(wide)
+        return _contract([f.astype(wide) for f in factors], extents, kept)
     floats = [f.astype(np.float64, copy=False) for f in factors]
     if _sums_early(floats, extents, kept) and not all(np.isfinite(f).all() for f in floats):
         return _with_infinities(floats, extents, kept)
@@ -131,16 +137,6 @@ def _with_infinities(factors: Sequence[Array], extents: tuple[int, ...], kept: f
     found = count([np.where(np.isfinite(f), f, 0.0) for f in factors])
     found = np.where(infinite > 0, np.where(balance > 0, np.inf, -np.inf), found)
     return np.where((none > 0) | (np.abs(balance) < infinite), np.nan, found)
-
-
-def _integers(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> Array:
-    wide = np.uint64 if any(f.dtype == np.uint64 for f in factors) else np.int64
-    bound = float(prod(n for axis, n in enumerate(extents) if axis not in kept))
-    for factor in factors:
-        bound *= max(abs(int(factor.max())), abs(int(factor.min())), 1) if factor.size else 1
-    if bound < _EXACT:
-        return _contract([f.astype(np.float64) for f in factors], extents, kept).astype(wide)
-    return _contract([f.astype(wide) for f in factors], extents, kept)
 
 
 def _contract(factors: list[Array], extents: tuple[int, ...], kept: frozenset[int]) -> Array:

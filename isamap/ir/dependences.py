@@ -135,7 +135,8 @@ class _Proofs:
     def shared_axes(self, one: _Sorted, other: _Sorted, *, by_guards: bool = False) -> tuple[str, ...]:
         """Return the unordered axes in which two iterations with a common element may differ."""
         self.pairs += 1
-        depth = _common_depth(one.loops, other.loops)
+        differ = (n for n, (a, b) in enumerate(zip(one.loops, other.loops, strict=False)) if a != b)
+        depth = next(differ, min(len(one.loops), len(other.loops)))
         apart = tuple(map(sub, one.constants, other.constants))
         question = (one.shape, other.shape, depth, apart, by_guards)
         if question not in self.made:
@@ -144,12 +145,6 @@ class _Proofs:
                 one.read, other.read, one.site, other.site, common, self.known, by_guards=by_guards
             )
         return self.made[question]
-
-
-def _common_depth(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """Return how many of the outermost axes two sites have in common."""
-    differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(differ, min(len(one), len(other)))
 
 
 def _too_many(access: _Sorted) -> Diagnostic:

@@ -264,7 +264,9 @@ def _perform_box(
     assert old is not None, "a reduction starts from the old value"
 
     def reduced(op: str, values: Array, dtype: DType = F64) -> Array:
-        return _reduce_runs(op, values, runs, dtype, shape, box)
+        wide = np.broadcast_to(np.where(runs, widen(values), identity(op, dtype)), shape + box.counts)
+        trailing = tuple(range(len(shape), len(shape) + len(box.counts)))
+        return UFUNCS[op].reduce(wide, axis=trailing) if trailing else wide
 
     total = UFUNCS[s.op](widen(old[0]), reduced(s.op, values, dtype))
     total = total if dtype.is_float else wrap(total, dtype)
@@ -301,14 +303,6 @@ def _holds(asked: _Asked, box: Box, symbols: dict[str, int | Array], work: _Work
         reader = _Reader(symbols, before, work, {})
         runs = runs & evaluate_expr(guard, Env(symbols, work.scalars, reader.load, exact=True))
     return runs
-
-
-def _reduce_runs(
-    op: str, values: Array, runs: Array, dtype: DType, shape: tuple[int, ...], box: Box
-) -> Array:
-    wide = np.broadcast_to(np.where(runs, widen(values), identity(op, dtype)), shape + box.counts)
-    trailing = tuple(range(len(shape), len(shape) + len(box.counts)))
-    return UFUNCS[op].reduce(wide, axis=trailing) if trailing else wide
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,8 @@ def shared_axes(
         if axis.ordered:
             continue
         outer = {x.name for x in common if x.ordered and x.loop < axis.loop}
-        if _determines(axis.name, f, g, a, b, common, outer, known):
+        solved = equal_axes(f, g, a, b, common, outer, known, until=axis.name)
+        if solved is None or axis.name in solved:
             continue
         if never_meet(f, g, a, b, axis.name, outer, known):
             continue
@@ -171,21 +172,6 @@ def shared_axes(
             return ()
         found.append(axis.name)
     return tuple(found)
-
-
-def _determines(
-    axis: str,
-    f: Read,
-    g: Read,
-    a: Site,
-    b: Site,
-    common: tuple[AxisAt, ...],
-    equal: set[str],
-    known: FreeSizes,
-) -> bool:
-    """Return whether equal elements of f and g imply equal `axis` (or cannot be equal at all)."""
-    solved = equal_axes(f, g, a, b, common, equal, known, until=axis)
-    return solved is None or axis in solved
 
 
 def equal_axes(

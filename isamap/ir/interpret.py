@@ -281,7 +281,13 @@ def execute(s: Assign, nest: StatementLoops, state: State) -> None:
     for box in boxes(nest.axes, _arrays(s, nest, by_products), summed):
         _execute_box(s, box, nest, state, by_products, tally)
     if tally is not None:
-        _finish_tally(s, nest, state, tally)
+        assert state.magnitudes is not None, "there is a tally"
+        assert s.op is not None, "there is a tally"
+        count = most_hits(s.target.index, dict(nest.axes))
+        largest = accumulator(state.routine.operand(s.target.buffer)).largest
+        reduction = FloatReduction(s.op, count, count_roundings(s.value), bool(nest.fixed), largest)
+        values, sizes = state.values[s.target.buffer], state.magnitudes[s.target.buffer]
+        sizes[...] = finish_tally(reduction, tally, values, sizes, state.measure)
 
 
 def _begin_tally(s: Assign, state: State) -> Contributions | None:
@@ -301,16 +307,6 @@ def _begin_tally(s: Assign, state: State) -> Contributions | None:
         return begin_tally(s.op, values, sizes, stored)
     sizes += stored
     return None
-
-
-def _finish_tally(s: Assign, nest: StatementLoops, state: State, tally: Contributions) -> None:
-    assert state.magnitudes is not None, "there is a tally"
-    assert s.op is not None, "there is a tally"
-    count = most_hits(s.target.index, dict(nest.axes))
-    largest = accumulator(state.routine.operand(s.target.buffer)).largest
-    reduction = FloatReduction(s.op, count, count_roundings(s.value), bool(nest.fixed), largest)
-    values, sizes = state.values[s.target.buffer], state.magnitudes[s.target.buffer]
-    sizes[...] = finish_tally(reduction, tally, values, sizes, state.measure)
 
 
 def _arrays(s: Assign, nest: StatementLoops, by_products: bool) -> tuple[frozenset[str], ...]:

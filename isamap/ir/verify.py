@@ -176,10 +176,6 @@ def verify(routine: Routine, constants: Iterable[Param] = ()) -> tuple[Diagnosti
     accesses = _accesses_of(routine, given)
     if accesses is not None and _is_sound(accesses):
         return tuple(dict.fromkeys(check_casts(routine, known_facts(routine, given), bound=False)))
-    return _all_findings(routine, given)
-
-
-def _all_findings(routine: Routine, given: tuple[Param, ...]) -> tuple[Diagnostic, ...]:
     known = known_facts(routine, given)
     divisors = tuple(_check_divisors(routine, known))
     if divisors:

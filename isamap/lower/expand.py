@@ -309,7 +309,11 @@ def _expand_steps(nest: Nest, steps: Steps, scope: NestScope) -> Nodes:
 
     match step:
         case PackedOperand():
-            return _expand_packed(nest, step, scope, inside)
+            operand = packed_tile(step.stage.operand, nest.tile)
+            known = nest.tile, nest.schedule, scope.place, nest.search, nest.names
+            staged, pack = pack_apart(operand, *known)
+            nest.names.packs.append(pack)
+            return inside(scope.with_staged(staged, operand.name))
         case Copies():
             return _copies(nest, step, scope, inside)
         case ThreadLoops():
@@ -421,14 +425,6 @@ def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: NestScope, build:
 
 
 # --- copies -----------------------------------------------------------------------------------------------
-
-
-def _expand_packed(nest: Nest, step: PackedOperand, scope: NestScope, inside: Build) -> Nodes:
-    operand = packed_tile(step.stage.operand, nest.tile)
-    known = nest.tile, nest.schedule, scope.place, nest.search, nest.names
-    staged, pack = pack_apart(operand, *known)
-    nest.names.packs.append(pack)
-    return inside(scope.with_staged(staged, operand.name))
 
 
 def _copies(nest: Nest, step: Copies, scope: NestScope, inside: Build) -> Nodes:

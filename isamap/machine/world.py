@@ -148,7 +148,10 @@ def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
             said = f"no field of `loop` holds `{missing[0]}`"
             advice = f"add a field with `holds: {missing[0]}`"
             raise SpecProblem(Diagnostic("encoding-incomplete", said, spec.loop.span, help=advice))
-        if not _differ(marks, loop):
+        (marked,) = marks.words
+        constants = [f for f in marked if isinstance(f.holds, int)]
+        ((bits, value),) = loop.fixed
+        if not any(bits & f.mask == f.mask and f.get(value) != f.holds for f in constants):
             said = "the word of a loop and one with slots can be the same"
             advice = "give `marks` and `loop` constants that differ in the same bits"
             raise SpecProblem(Diagnostic("encoding-ambiguous", said, spec.loop.span, help=advice))
@@ -177,14 +180,6 @@ def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
         if one.unit == other.unit and one.bits != other.bits:
             said = f"slots of `{one.unit}` have {one.bits} and {other.bits} bits; an instruction has one word"
             raise SpecProblem(Diagnostic("encoding-bits", said, other.span, help="make them equally wide"))
-
-
-def _differ(marks: Encoding, loop: Encoding) -> bool:
-    """Return whether the two words have different constants in a common bit."""
-    (marked,) = marks.words
-    constants = [f for f in marked if isinstance(f.holds, int)]
-    ((bits, value),) = loop.fixed
-    return any(bits & f.mask == f.mask and f.get(value) != f.holds for f in constants)
 
 
 # --- world ----------------------------------------------------------------------------------------------

@@ -129,11 +129,6 @@ def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
                 f"{starts[wait.target]}, {wait.distance} iterations after operation {wait.source}, "
                 f"`{steady.operations[wait.source].name}`, whose result is there at {ready} only"
             )
-    yield from _check_units(steady, pipeline)
-    yield from _check_registers(steady, pipeline)
-
-
-def _check_units(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
     for unit, count in steady.units:
         taken = [0] * pipeline.interval
         for operation, start in zip(steady.operations, pipeline.starts, strict=True):
@@ -141,6 +136,7 @@ def _check_units(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
                 _take(taken, start, operation.busy)
         if max(taken) > count:
             yield _wrong(f"`{unit}` performs {max(taken)} operations at once, and there are {count} of it")
+    yield from _check_registers(steady, pipeline)
 
 
 def _check_registers(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:

@@ -50,15 +50,6 @@ def packed_json(program: LoweredProgram) -> list[dict[str, object]]:
     ]
 
 
-def packed_lines(program: LoweredProgram) -> Iterator[str]:
-    """Yield one line for each packed tensor."""
-    for entry in packed_json(program):
-        size = entry["bytes"] if entry["bytes"] is not None else "a run-time number of"
-        yield (
-            f"packed {entry['tensor']}: {size} bytes, written by {entry['program']}, layout {entry['layout']}"
-        )
-
-
 def workspace_json(program: LoweredProgram) -> dict[str, object]:
     """Return the buffers with bytes, offset and lifetime as JSON (None: known at run time), and both totals."""
     sizes = [exact_bytes(b) for b in program.buffers]
@@ -214,7 +205,12 @@ def _statement_lines(kernel: Kernel, machine: Machine, problem: Problem, schedul
 
 
 def _program_lines(program: LoweredProgram) -> Iterator[str]:
-    yield from packed_lines(program)
+    # One line for each packed tensor.
+    for entry in packed_json(program):
+        size = entry["bytes"] if entry["bytes"] is not None else "a run-time number of"
+        yield (
+            f"packed {entry['tensor']}: {size} bytes, written by {entry['program']}, layout {entry['layout']}"
+        )
     yield from workspace_lines(program)
     yield "instructions: " + ", ".join(issued_names(program.body))
 

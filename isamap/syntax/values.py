@@ -271,13 +271,14 @@ def _unify(
     for value, arg in zip(values[1:], args[1:], strict=True):
         if value.dtype != values[0].dtype:
             shown = op.spelling or op.name
+            casts = [f"`{t}({_short(e.span.text)})`" for e, t in _common_type(args[0], values[0], arg, value)]
             raise problem_at(
                 "type-mismatch",
                 f"`{shown}` takes operands of one type, not {values[0].dtype} and {value.dtype}",
                 span,
                 f"`{_short(args[0].span.text)}` is {values[0].dtype}",
                 f"`{_short(arg.span.text)}` is {value.dtype}",
-                advice=_common_type_help(args[0], values[0], arg, value),
+                advice=(f"write {' and '.join(casts)}" if casts else "cast both to one type"),
                 edits=_to_common_type(args[0], values[0], arg, value),
             )
     return values
@@ -364,11 +365,6 @@ def _cast_text(found: DType, required: DType, e: ast.ExprSyntax) -> str:
         return _spell_widened(e, required)
     fits = required.is_float or found == BOOL or converts_exactly(found, required)
     return f"{'' if fits else 'sat_'}{required}({e.span.text})"
-
-
-def _common_type_help(left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Expr) -> str:
-    casts = [f"`{t}({_short(e.span.text)})`" for e, t in _common_type(left, a, right, b)]
-    return f"write {' and '.join(casts)}" if casts else "cast both to one type"
 
 
 def _to_common_type(left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Expr) -> tuple[Edit, ...]:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from math import prod
 
 from isamap.plan.cost import evaluate
-from isamap.plan.cost.intervals import Boxes
 from isamap.plan.decisions import mapping_of, parallel_of, prefetch_of
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.scheduler.deciding.orders import Pairs, first_order
@@ -323,7 +322,15 @@ def _together(space: Space) -> Cause | None:
     If none is broken alone, two constraints conflict; the one that is a condition of a fixed decision is
     reported.
     """
-    boxes = _boxes(space)
+    # The range of each decision: a single value if it is fixed.
+    open_ones = {space.stage(operand): space.stage_values(operand) for operand in space.option.operands}
+    found = {
+        name: (min(values, default=0), max(values, default=2))
+        for name, values in {**open_ones, **open_values(space)}.items()
+    }
+    for axis in space.axes:
+        found |= {space.block(axis): (1, axis.extent), space.unroll(axis): (1, issues_along(axis))}
+    boxes = found | {name: (value, value) for name, value in space.fixed.items()}
     broken = [c for c in space.rules.constraints if not may_be_met(c.facts, boxes).all()]
     wished = [
         c
@@ -333,18 +340,6 @@ def _together(space: Space) -> Cause | None:
     for constraint in (*broken, *wished):
         return Cause(constraint.code, constraint.sentence(space.fixed), constraint.notes)
     return None
-
-
-def _boxes(space: Space) -> Boxes:
-    """Return the range of each decision: a single value if it is fixed."""
-    open_ones = {space.stage(operand): space.stage_values(operand) for operand in space.option.operands}
-    found = {
-        name: (min(values, default=0), max(values, default=2))
-        for name, values in {**open_ones, **open_values(space)}.items()
-    }
-    for axis in space.axes:
-        found |= {space.block(axis): (1, axis.extent), space.unroll(axis): (1, issues_along(axis))}
-    return found | {name: (value, value) for name, value in space.fixed.items()}
 
 
 CAUSES: Sequence[Callable[[Space], Cause | None]] = (

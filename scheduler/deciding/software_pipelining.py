@@ -200,7 +200,14 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
         if operand is None:
             stages.append(stage)
         elif operand.is_accumulator:
-            stages.append(replace(stage, depth=_with_iterations(nest, space)))
+            # The number of pipelined loops around a result. The loops inside them run once.
+            left = {axis.name: axis.extent for axis in space.option.axes}
+            depth = 0
+            for number, loop in enumerate(nest.loops[: nest.hold]):
+                if left[loop.axis] > loop.step:
+                    depth = number + 1
+                left[loop.axis] = min(left[loop.axis], loop.step)
+            stages.append(replace(stage, depth=depth))
             spread.append(DeferredWriteBack(operand.name, _last_sum(nest)))
         else:
             value = made[name_of(space, operand)]
@@ -208,17 +215,6 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
             ahead = dict(iterations_ahead(space.option, operand))[value]
             stages.append(replace(stage, ahead=ahead, into=_last_sum(nest) if concurrent else ""))
     return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
-
-
-def _with_iterations(nest: NestSchedule, space: Choices) -> int:
-    """Return the number of pipelined loops around a result. The loops inside them run once."""
-    left = {axis.name: axis.extent for axis in space.option.axes}
-    depth = 0
-    for number, loop in enumerate(nest.loops[: nest.hold]):
-        if left[loop.axis] > loop.step:
-            depth = number + 1
-        left[loop.axis] = min(left[loop.axis], loop.step)
-    return depth
 
 
 def _last_sum(nest: NestSchedule) -> str:

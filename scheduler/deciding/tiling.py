@@ -147,14 +147,10 @@ def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
     """Return the bytes of an operand in its tensor, and in all its staging buffers."""
     known = space.sizes.get(operand.name)
     if known is None or known[0] is not operand:
-        known = space.sizes[operand.name] = operand, _measure_whole(space, operand)
+        staged = times(operand.staging.staged_bytes, *(extent_of(space, axis, {}) for axis in operand.axes))
+        direct = times(operand.layout.tensor_bytes, *_tensor_extents(space, operand, {}))
+        known = space.sizes[operand.name] = operand, (int(evaluate(direct, {})), int(evaluate(staged, {})))
     return known[1]
-
-
-def _measure_whole(space: Space, operand: TileOperand) -> tuple[int, int]:
-    staged = times(operand.staging.staged_bytes, *(extent_of(space, axis, {}) for axis in operand.axes))
-    direct = times(operand.layout.tensor_bytes, *_tensor_extents(space, operand, {}))
-    return int(evaluate(direct, {})), int(evaluate(staged, {}))
 
 
 def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> Cost:

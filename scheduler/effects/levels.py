@@ -54,24 +54,20 @@ def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     if 0 not in space.stage_values(operand):
         return Const(1)
     if operand.layout.subscripts:
-        return _by_windows(tiling, operand, cache)
+        # How often a cache loads each line of windows `2*q + s` that only q moves.
+        *others, last = operand.layout.subscripts
+        summed = {axis.name for axis in tiling.space.axes if axis.is_reduction}
+        moving = [(axis, step) for axis, step in last if axis not in summed]
+        elsewhere = {axis for subscript in others for axis, _ in subscript}
+        if len(moving) != 1 or moving[0][0] in elsewhere or not operand.layout.pitch_bytes:
+            return Const(1)
+        ((along, step),) = moving
+        return _by_pieces(tiling, operand, along, abs(step), cache)
     if not operand.layout.dense_axis:
         return Const(1)
     if any(axis.is_reduction and axis.name == operand.layout.dense_axis for axis in space.axes):
         return _by_issues(tiling, operand, cache)
     return _by_pieces(tiling, operand, operand.layout.dense_axis, 1, cache)
-
-
-def _by_windows(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return how often a cache loads each line of windows `2*q + s` that only q moves."""
-    *others, last = operand.layout.subscripts
-    summed = {axis.name for axis in tiling.space.axes if axis.is_reduction}
-    moving = [(axis, step) for axis, step in last if axis not in summed]
-    elsewhere = {axis for subscript in others for axis, _ in subscript}
-    if len(moving) != 1 or moving[0][0] in elsewhere or not operand.layout.pitch_bytes:
-        return Const(1)
-    ((along, step),) = moving
-    return _by_pieces(tiling, operand, along, abs(step), cache)
 
 
 def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:

@@ -77,7 +77,15 @@ class Child:
         except Empty:
             raise ChildLate(was_asked=self.is_busy) from None
         if not line:
-            raise ChildLost(_cause(self))
+            # How a process ended, with the assertion that failed in it, or else its last line of output.
+            code = self.process.wait()
+            self.said.seek(0)
+            said = self.said.read().decode(errors="replace").strip().splitlines()
+            how = f"it ended with exit status {code}"
+            if code < 0:
+                how = f"it was ended by signal {signal.Signals(-code).name}"
+            checks = [line for line in said if "Check failed" in line]
+            raise ChildLost(f"{how}: {(checks or said[-1:])[0][:300]}" if said else how)
         return line
 
     def end(self) -> None:
@@ -173,18 +181,6 @@ def _write(process: Process[bytes], job: bytes) -> None:
     with suppress(OSError, ValueError):  # its end is seen by the reader
         process.stdin.write(job)
         process.stdin.flush()
-
-
-def _cause(child: Child) -> str:
-    """Return how a process ended, with the assertion that failed in it, or else its last line of output."""
-    code = child.process.wait()
-    child.said.seek(0)
-    said = child.said.read().decode(errors="replace").strip().splitlines()
-    how = f"it ended with exit status {code}"
-    if code < 0:
-        how = f"it was ended by signal {signal.Signals(-code).name}"
-    checks = [line for line in said if "Check failed" in line]
-    return f"{how}: {(checks or said[-1:])[0][:300]}" if said else how
 
 
 @atexit.register

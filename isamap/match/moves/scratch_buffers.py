@@ -80,18 +80,14 @@ def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma
     """Return the cheapest instruction that moves as much of a copy as possible, or None."""
     key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
     if key not in search.movers:
-        search.movers[key] = _find_transfer_of(copy, counts, search)
+        runs = in_runs(copy, counts)
+        ways = [(copy, counts), *([runs] if runs is not None else [])]
+        patterns = [p for p in movers(search) if _ends_match(copy, p, search)]
+        found = (_most_at_once(*way, pattern, search) for pattern in patterns for way in ways)
+        search.movers[key] = min(
+            (dma for dma in found if dma is not None), key=lambda dma: (dma.cost_ns, dma.issues), default=None
+        )
     return cast("Dma | None", search.movers[key])
-
-
-def _find_transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
-    runs = in_runs(copy, counts)
-    ways = [(copy, counts), *([runs] if runs is not None else [])]
-    patterns = [p for p in movers(search) if _ends_match(copy, p, search)]
-    found = (_most_at_once(*way, pattern, search) for pattern in patterns for way in ways)
-    return min(
-        (dma for dma in found if dma is not None), key=lambda dma: (dma.cost_ns, dma.issues), default=None
-    )
 
 
 def _ends_match(copy: Copy, pattern: Pattern, search: MoveSearch) -> bool:

@@ -35,7 +35,7 @@ from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.enumerate import find_in_statement, find_mappings
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.patterns.pattern import encoded_values, pattern_of, patterns_of
-from isamap.match.patterns.unify import Bindings, unify
+from isamap.match.patterns.unify import unify
 from isamap.match.refusals.axis_conditions import (
     refuse_axes,
     refuse_elements,
@@ -105,7 +105,16 @@ def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
         case Const(), Const():
             return None if pattern == subject else _constants_differ(pattern, subject)
         case _:
-            return _structures_differ(pattern, subject)
+            found = (
+                _find_mirrored(pattern, subject)
+                or _rounded_otherwise(pattern, subject)
+                or _factor_missing(pattern, subject)
+                or _factor_extra(pattern, subject)
+            )
+            if found is not None:
+                return found
+            words = f"computes `{print_expr(pattern)}` where the statement has `{abridge(subject)}`"
+            return Difference("expression-differs", words, pattern, subject, OTHER)
 
 
 def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
@@ -229,19 +238,6 @@ def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
 # --- operations -------------------------------------------------------------------------------------------
 
 
-def _structures_differ(pattern: Expr, subject: Expr) -> Difference:
-    found = (
-        _find_mirrored(pattern, subject)
-        or _rounded_otherwise(pattern, subject)
-        or _factor_missing(pattern, subject)
-        or _factor_extra(pattern, subject)
-    )
-    if found is not None:
-        return found
-    words = f"computes `{print_expr(pattern)}` where the statement has `{abridge(subject)}`"
-    return Difference("expression-differs", words, pattern, subject, OTHER)
-
-
 def _find_mirrored(pattern: Expr, subject: Expr) -> Difference | None:
     """Return the difference where a comparison is mirrored: `a < b` over `B > A`."""
     if not isinstance(pattern, Call) or not isinstance(subject, Call):
@@ -325,7 +321,15 @@ def refuse_tree(case: Pair) -> Failure | None:
     if any(encoded_values(pattern.instruction, bindings) is not None for bindings in laid):
         return None
     if laid:
-        return _not_encodable(case, laid[0])
+        # The cause that an encoded parameter would need a run-time value, or one out of its range.
+        instruction = case.item.instruction
+        binding = next(b for b in laid[0] if encoded_values(instruction, (b,)) is None)
+        param, shown = instruction.param(binding.name), abridge(binding.subject)
+        if isinstance(binding.subject, Const):
+            words = f"encodes {param.name} from {param.low or 1} to {param.high}; the statement has {shown}"
+            return Failure("parameter-out-of-range", words, binding.subject.span, param.span, OTHER)
+        words = f"has {param.name} encoded in itself, a number; `{shown}` is known at run time only"
+        return Failure("immediate-differs", words, binding.subject.span, param.span, OTHER)
     found = first_difference(pattern.value, subject)
     if found is None:
         return _operand_twice(pattern.value, subject)
@@ -341,18 +345,6 @@ def refuse_tree(case: Pair) -> Failure | None:
         else:
             edit = OTHER
     return Failure(found.reason, found.words, found.subject.span, found.pattern.span, edit, edits)
-
-
-def _not_encodable(case: Pair, bindings: Bindings) -> Failure:
-    """Return the cause that an encoded parameter would need a run-time value, or one out of its range."""
-    instruction = case.item.instruction
-    binding = next(b for b in bindings if encoded_values(instruction, (b,)) is None)
-    param, shown = instruction.param(binding.name), abridge(binding.subject)
-    if isinstance(binding.subject, Const):
-        words = f"encodes {param.name} from {param.low or 1} to {param.high}; the statement has {shown}"
-        return Failure("parameter-out-of-range", words, binding.subject.span, param.span, OTHER)
-    words = f"has {param.name} encoded in itself, a number; `{shown}` is known at run time only"
-    return Failure("immediate-differs", words, binding.subject.span, param.span, OTHER)
 
 
 def _as_immediate(case: Pair, found: Difference, name: str) -> Difference:
