@@ -49,13 +49,11 @@ def schedule(
     if findings:
         place = plugin_package(finder)
         assert place is not None, "\n".join(finding.render() for finding in findings)
-        raise UsageProblem(
-            Diagnostic(
-                "plugin-broken",
-                f"the heuristic `{finder.name}` of {place} gave a schedule that breaks a rule",
-                notes=tuple(finding.message for finding in findings[:3]),
-                help="tell its authors; `--heuristic cpsat` is built in",
-            )
+        raise UsageProblem.of(
+            "plugin-broken",
+            f"the heuristic `{finder.name}` of {place} gave a schedule that breaks a rule",
+            notes=tuple(finding.message for finding in findings[:3]),
+            help="tell its authors; `--heuristic cpsat` is built in",
         )
     if not answer.reproducible and not answer.findings and not answer.is_proven:
         return replace(answer, findings=(_report_stop(finder.name, limit_s),))

@@ -26,8 +26,8 @@ from isamap.adjoint.arithmetic import (
 from isamap.ir import OPS, Call, Cast, Const, Expr, Read, Scalar
 from isamap.ir.dtypes import BOOL, F64
 from isamap.ir.walk import walk
-from isamap.source import Diagnostic, UsageProblem
 from isamap.source import Source as Text
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_expression
 
@@ -69,9 +69,7 @@ def _visit(taking: _Taking, e: Expr, adjoint: Expr, stored: Read | None = None) 
                 return
             if not OPS[op].derivative:
                 advice = "leave its inputs out of --by, or write the value with other operations"
-                raise UsageProblem(
-                    Diagnostic("no-gradient", f"`{op}` has no derivative", e.span, help=advice)
-                )
+                raise UsageProblem.of("no-gradient", f"`{op}` has no derivative", e.span, help=advice)
             result = wide(stored if stored is not None and stored.dtype == e.dtype else e)
             known = dict(zip("ab", (wide(a) for a in args), strict=False))
             known |= {"c": known["a"], "y": result, "w": adjoint}

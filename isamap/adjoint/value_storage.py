@@ -9,7 +9,7 @@ from isamap.adjoint.names import AdjointNames
 from isamap.ir import Assign, Axis, Call, Const, Expr, Index, IndexValue, Kernel, Operand, Read
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.walk import map_reads, reads
-from isamap.source import Diagnostic, Span, UsageProblem
+from isamap.source import Span, UsageProblem
 from isamap.source.records import dataclass, field, replace
 from isamap.transform.rewrite import accesses, line_of
 from isamap.transform.shared_elements import Conflicts, may_be_one
@@ -37,7 +37,7 @@ class StoragePlace:
 
 def no_derivative(message: str, span: Span | None, help_: str) -> UsageProblem:
     """Return the error that a kernel has no derivative for the reason in `message`."""
-    return UsageProblem(Diagnostic("no-gradient", message, span, help=help_))
+    return UsageProblem.of("no-gradient", message, span, help=help_)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from isamap.ir import DTYPES
-from isamap.source import Diagnostic, UsageProblem, is_digits
+from isamap.source import UsageProblem, is_digits
 from isamap.source.records import dataclass
 
 A = TypeVar("A")
@@ -63,13 +63,11 @@ def _positions(word: str, count: int) -> range:
 
 
 def _refuse_case(message: str, count: int) -> UsageProblem:
-    return UsageProblem(
-        Diagnostic(
-            "bench-rows",
-            message,
-            notes=(f"the chosen suites have rows 0 to {count - 1}",),
-            help="write --rows 0,3,9 or --rows 10..20 or --rows 0..100/5",
-        )
+    return UsageProblem.of(
+        "bench-rows",
+        message,
+        notes=(f"the chosen suites have rows 0 to {count - 1}",),
+        help="write --rows 0,3,9 or --rows 10..20 or --rows 0..100/5",
     )
 
 

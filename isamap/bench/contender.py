@@ -16,7 +16,7 @@ from typing import Any
 
 from isamap.bench.libraries import threads_environment
 from isamap.bench.ring import Task
-from isamap.source import Diagnostic, IsamapError
+from isamap.source import IsamapError
 
 PATIENCE_S = 900
 
@@ -95,7 +95,7 @@ class Contender:
         self._log.seek(0)
         says = self._log.read().decode(errors="replace")
         notes = tuple(line[:300] for line in says.splitlines()[-4:])
-        return ContenderLost(Diagnostic("contender-lost", f"the contender {self.name} {what}", notes=notes))
+        return ContenderLost.of("contender-lost", f"the contender {self.name} {what}", notes=notes)
 
     def __enter__(self) -> Contender:
         return self

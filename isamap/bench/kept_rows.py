@@ -17,7 +17,7 @@ from statistics import median
 from types import UnionType
 from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from isamap.source import Diagnostic, UsageProblem, cannot_write, read_json, read_limited, replace_file
+from isamap.source import UsageProblem, cannot_write, read_json, read_limited, replace_file
 from isamap.source.progress import Watch
 from isamap.source.records import asdict, dataclass, field, fields
 
@@ -53,7 +53,7 @@ def cores_for(threads: int) -> frozenset[int]:
     cores = frozenset(sorted(os.sched_getaffinity(0))[:threads])
     if len(cores) < threads:
         said = f"{threads} threads are asked for; {len(cores)} cores may be used"
-        raise UsageProblem(Diagnostic("bench-threads", said))
+        raise UsageProblem.of("bench-threads", said)
     return cores
 
 
@@ -63,12 +63,10 @@ def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]
         return {}
     path = folder / ROWS_FILE
     if path.exists() and not resume:
-        raise UsageProblem(
-            Diagnostic(
-                "output-exists",
-                f"{path} exists already",
-                help="go on with it by --resume, or name another folder with -o",
-            )
+        raise UsageProblem.of(
+            "output-exists",
+            f"{path} exists already",
+            help="go on with it by --resume, or name another folder with -o",
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,9 +95,9 @@ def _lines(path: Path) -> list[bytes]:
         data = read_limited(path, MOST_BYTES)
     except OSError as error:
         said = f"{path} cannot be read: {error.strerror}"
-        raise UsageProblem(Diagnostic("file-unreadable", said)) from None
+        raise UsageProblem.of("file-unreadable", said) from None
     if len(data) > MOST_BYTES:
-        raise UsageProblem(Diagnostic("file-too-large", f"{path} is larger than {MOST_BYTES >> 20} MB"))
+        raise UsageProblem.of("file-too-large", f"{path} is larger than {MOST_BYTES >> 20} MB")
     return data.split(b"\n")[:-1]
 
 
@@ -135,7 +133,7 @@ def _is_of(value: object, kind: Any) -> bool:
 def _report_damage(path: Path, number: int, why: str) -> UsageProblem:
     said = f"line {number} of {path} is not a row that this command wrote: {why}"
     help_ = "take the line out, and it is done again; or name another folder with -o"
-    return UsageProblem(Diagnostic("rows-damaged", said, help=help_))
+    return UsageProblem.of("rows-damaged", said, help=help_)
 
 
 def rows_in_turn(

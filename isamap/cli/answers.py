@@ -156,6 +156,6 @@ def _mode(path: Path) -> int:
 
 
 def _exists(path: Path) -> UsageProblem:
-    return UsageProblem(
-        Diagnostic("output-exists", f"{path} exists already", help="name another file, or add --overwrite")
+    return UsageProblem.of(
+        "output-exists", f"{path} exists already", help="name another file, or add --overwrite"
     )

@@ -23,7 +23,7 @@ from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import complain
 from isamap.driver.options import WORDS, option
 from isamap.machine.templates import KINDS, asked_of, begin, read_figure
-from isamap.source import Diagnostic, Source, UsageProblem, cannot_write, did_you_mean, read_limited
+from isamap.source import Source, UsageProblem, cannot_write, did_you_mean, read_limited
 from isamap.source.numbers import BYTES_PER_UNIT
 from isamap.source.records import dataclass
 from isamap.syntax import parse_kernel
@@ -157,7 +157,7 @@ def _take_path(word: str) -> Path:
     if not _IDENTIFIER.fullmatch(path.name):
         said = f"`{path.name[:40]}` is not a name for a kernel"
         help_ = "small letters, digits and `_`, a letter first: `my_kernel`"
-        raise UsageProblem(Diagnostic("option-value", said, help=help_))
+        raise UsageProblem.of("option-value", said, help=help_)
     return path
 
 
@@ -229,7 +229,7 @@ def _path(name: str) -> Path:
     if not _NAME.fullmatch(path.stem):
         said = f"`{path.stem[:40]}` is not a name for a machine"
         help_ = "small letters, digits, `-` and `_`, a letter first: `edge-npu`"
-        raise UsageProblem(Diagnostic("option-value", said, help=help_))
+        raise UsageProblem.of("option-value", said, help=help_)
     return path
 
 
@@ -239,18 +239,16 @@ def _kind(word: str | None) -> str:
     notes = tuple(f"{kind}: {found.summary}" for kind, found in KINDS.items())
     if word is None:
         help_ = "add `--kind matrix`; on a terminal, it is asked for"
-        raise UsageProblem(
-            Diagnostic("missing-argument", "a new machine has a kind", notes=notes, help=help_)
-        )
+        raise UsageProblem.of("missing-argument", "a new machine has a kind", notes=notes, help=help_)
     said = f"there is no kind of machine called `{word[:40]}`"
-    raise UsageProblem(Diagnostic("option-value", said, notes=notes, help=did_you_mean(word, KINDS)))
+    raise UsageProblem.of("option-value", said, notes=notes, help=did_you_mean(word, KINDS))
 
 
 def _split_unit(figure: str) -> tuple[str, str]:
     name, sign, value = figure.partition("=")
     if not sign:
         said = f"--set takes NAME=VALUE, not `{figure[:40]}`"
-        raise UsageProblem(Diagnostic("option-value", said, help="write `--set rows=32`"))
+        raise UsageProblem.of("option-value", said, help="write `--set rows=32`")
     return name.strip(), value
 
 

@@ -29,7 +29,7 @@ from isamap.driver.options import (
     seconds_in,
 )
 from isamap.driver.request import Choices
-from isamap.source import Diagnostic, UsageProblem, replace_file
+from isamap.source import UsageProblem, replace_file
 from isamap.source.progress import Progress
 from isamap.source.records import dataclass, replace
 
@@ -204,7 +204,7 @@ def _command(suite: Suite) -> Callable[[CommandOptions], Answer]:
             of_times = ("--threads", "--against", "--hold", "--seconds", "--profile", "--cache", "--packed")
             if found := next((one for one in of_times if one in given_flags(asked)), None):
                 said = f"`{found}` says how times are measured, and {machine} is simulated"
-                raise UsageProblem(Diagnostic("usage", said, help=f"leave out {found}"))
+                raise UsageProblem.of("usage", said, help=f"leave out {found}")
             return _simulated_answer(suite, machine, given)
         return _answer(suite, _campaign(suite, given))
 

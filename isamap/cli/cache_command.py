@@ -50,12 +50,10 @@ def clear_command(asked: ClearOptions) -> Answer:
         text = f"cleared {_count(count)}" + (f" and {_choose_kind(choices)}" if choices else "")
         return Answer({**_payload(()), "tuning": _tuning(database, count, choices)}, text)
     if kind is not None and kind not in [known.name for known in kinds()]:
-        raise UsageProblem(
-            Diagnostic(
-                "cache-kind",
-                f"the cache has no kind called `{kind[:80]}`",
-                help="`isamap cache list` lists the kinds; without a name, all are cleared",
-            )
+        raise UsageProblem.of(
+            "cache-kind",
+            f"the cache has no kind called `{kind[:80]}`",
+            help="`isamap cache list` lists the kinds; without a name, all are cleared",
         )
     gone = clear(kind)
     freed = _size(sum(k.size_bytes for k in gone))

@@ -208,7 +208,7 @@ def _answer_os_error(words: Sequence[str], error: OSError) -> Answer:
 
 
 def _lacking(code: str, message: str, note: str, advice: str | None = None) -> MissingTool:
-    return MissingTool(Diagnostic(code, message, notes=(note,) if note else (), help=advice))
+    return MissingTool.of(code, message, notes=(note,) if note else (), help=advice)
 
 
 def _answer_error(error: IsamapError) -> Answer:

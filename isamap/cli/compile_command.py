@@ -27,7 +27,7 @@ from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import WORDS, flags_of, given_flags, one_of, option
 from isamap.driver.request import Choices, Request, make_request
 from isamap.driver.stages import PASS_NAMES, STAGES
-from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular
+from isamap.source import UsageProblem, cannot_write, open_regular
 from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field, replace
 
@@ -80,7 +80,7 @@ def check_places(shown: Shown, *, force: bool) -> None:
     elif path.suffix and not path.is_dir():
         said = f"`--report` has no format with the ending `{path.suffix}`"
         advice = f"name a file that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or a folder"
-        raise UsageProblem(Diagnostic("usage", said, help=advice))
+        raise UsageProblem.of("usage", said, help=advice)
     else:
         check_replaceable(path, force=force)
 
@@ -104,13 +104,11 @@ def _check_file(path: Path, force: bool) -> None:
         text = ""
     if not is_stamped(text):
         said = f"{path} is not replaced: isamap did not write it"
-        raise UsageProblem(
-            Diagnostic("output-in-the-way", said, help="name another file; `--force` replaces it")
-        )
+        raise UsageProblem.of("output-in-the-way", said, help="name another file; `--force` replaces it")
     if not is_as_stamped(text):
         said = f"{path} is not replaced: it was changed since isamap wrote it"
         advice = "keep a copy elsewhere, or name another file; `--force` replaces it"
-        raise UsageProblem(Diagnostic("output-edited", said, help=advice))
+        raise UsageProblem.of("output-edited", said, help=advice)
 
 
 def write_reports(
@@ -262,14 +260,14 @@ def _of_kernel(asked: CompileOptions) -> Answer:
     if libraries is not None:
         if len(hw) > 1:
             said = f"`--portfolio` measures on one machine, and `--hw` names {len(hw)}"
-            raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+            raise UsageProblem.of("usage", said, help="leave out one of them")
         why = "is about the code that isamap emits, and `--portfolio` may put another in its place"
         refuse(asked, ["--emit", *_OF_CODE], why)
     elif asked.emit != "code":
         other = "the kernels of a device" if asked.emit == KERNELS else "encoded instructions"
         why = f"applies to C code, and `--emit` asks for {other}"
         if len(hw) > 1:
-            raise UsageProblem(Diagnostic("usage", f"`several --hw` {why}", help="leave out one of them"))
+            raise UsageProblem.of("usage", f"`several --hw` {why}", help="leave out one of them")
         refuse(asked, [*_OF_CODE, "--packed", "--model"], why)
     elif len(hw) > 1:
         refuse(asked, [*_OF_CODE, "--schedule"], f"is about one machine, and `--hw` names {len(hw)}")

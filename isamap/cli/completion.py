@@ -20,7 +20,7 @@ from isamap.cli.commands import COMMANDS, function_of, record_of
 from isamap.cli.early_words import GROUPS, command_of
 from isamap.cli.option_parser import options_of
 from isamap.driver.options import Option
-from isamap.source import Diagnostic, UsageProblem, cannot_write, did_you_mean, read_limited, replace_file
+from isamap.source import UsageProblem, cannot_write, did_you_mean, read_limited, replace_file
 
 SCRIPTS: Mapping[str, str] = {
     "bash": """\
@@ -106,7 +106,7 @@ def completion_command(words: Sequence[str]) -> Answer:
     if shell not in SCRIPTS or len(words) > 2:
         said = f"{words[0]} takes one of {', '.join(SCRIPTS)}, not `{' '.join(words[1:]) or shell}`"
         help_ = did_you_mean(shell, SCRIPTS) or f"write `isamap {words[0]} bash`"
-        raise UsageProblem(Diagnostic("option-value", said, help=help_))
+        raise UsageProblem.of("option-value", said, help=help_)
     if words[0] == "--show-completion":
         return Answer({"shell": shell, "script": SCRIPTS[shell]}, SCRIPTS[shell])
     home = Path.home()
@@ -134,7 +134,7 @@ def _add_line(startup: Path, script: Path) -> list[Path]:
     if line in old.splitlines():
         return []
     if len(old) > _MOST_OF_RC:
-        raise UsageProblem(Diagnostic("option-value", f"{startup} is too long", help=f"add `{line}` to it"))
+        raise UsageProblem.of("option-value", f"{startup} is too long", help=f"add `{line}` to it")
     _write(startup, f"{old}{'' if old.endswith(chr(10)) or not old else chr(10)}{line}\n")
     return [startup]
 

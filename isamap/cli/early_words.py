@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from isamap.driver.request import BEST_FORM, NUMBER, Size, is_range
-from isamap.source import Diagnostic, Source, Span, UsageProblem, is_digits
+from isamap.source import Source, Span, UsageProblem, is_digits
 
 if TYPE_CHECKING:
     from isamap.run.child import Emulator
@@ -82,12 +82,10 @@ def read_sizes(words: Iterable[str]) -> dict[str, Size]:
     for word in words:
         name, value = read_pair(word)
         if name in sizes:
-            raise UsageProblem(
-                Diagnostic(
-                    "size-twice",
-                    f"the size `{name}` is given twice: {sizes[name]} and {value}",
-                    help="leave one of them out",
-                )
+            raise UsageProblem.of(
+                "size-twice",
+                f"the size `{name}` is given twice: {sizes[name]} and {value}",
+                help="leave one of them out",
             )
         sizes[name] = value
     return sizes
@@ -137,7 +135,7 @@ def read_sizes_file(source: Source) -> list[dict[str, Size]]:
             sets.append(sizes)
     if not sets:
         said = f"{source.name} holds no sizes"
-        raise UsageProblem(Diagnostic("size-syntax", said, help="write `M=64 N=64 K=64` in each line"))
+        raise UsageProblem.of("size-syntax", said, help="write `M=64 N=64 K=64` in each line")
     return sets
 
 
@@ -149,4 +147,4 @@ def read_emulator(word: str | None) -> Emulator | None:
 
 
 def _problem(message: str, span: Span | None, advice: str) -> UsageProblem:
-    return UsageProblem(Diagnostic("size-syntax", message, span, help=advice))
+    return UsageProblem.of("size-syntax", message, span, help=advice)

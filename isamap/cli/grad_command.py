@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.early_words import read_sizes
 from isamap.cli.option_parser import KERNEL, SIZES, CommandOptions, one_word
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
@@ -88,7 +88,7 @@ def _check(asked: GradOptions) -> None:
 
 
 def _usage(said: str, help_: str) -> UsageProblem:
-    return UsageProblem(Diagnostic("usage", said, help=help_))
+    return UsageProblem.of("usage", said, help=help_)
 
 
 def _payload(made: Kernel, text: str, file: str | None) -> Mapping[str, object]:

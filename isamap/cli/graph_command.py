@@ -10,7 +10,7 @@ from isamap.cli.import_command import CONSTANTS, SIZES, import_file
 from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, WORKSPACE, read_graph
 from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.driver.request import Choices
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field
 
@@ -44,7 +44,7 @@ def show_command(asked: ShowOptions) -> Answer:
     output = asked.output
     if output is not None and not output.endswith(ENDS):
         said = f"`{output}` is neither a picture (.svg) nor a page (.html)"
-        raise UsageProblem(Diagnostic("option-value", said, help="write -o graph.svg"))
+        raise UsageProblem.of("option-value", said, help="write -o graph.svg")
     method, choices = asked.fusion, asked.choices
     how = ModelOptions(asked.hw, limit_s=choices.limit_s, cache=choices.cache)
     with Progress() as progress:

@@ -80,7 +80,7 @@ def check_command(asked: CheckOptions) -> Answer:
 
     if asked.emulator is not None and not asked.run:
         said, help_ = "`--emulator` runs instructions, and without `--run` none is", "add `--run`"
-        raise UsageProblem(Diagnostic("usage", said, help=help_))
+        raise UsageProblem.of("usage", said, help=help_)
     under = read_emulator(asked.emulator)
     word = machine_of(asked.name)
     summary = check_machine(word, stamps_folder())

@@ -42,7 +42,7 @@ from isamap.machine import load_machine
 from isamap.machine.chain import File, digest_files, read_chain
 from isamap.machine.parameter_changes import edit_parameters
 from isamap.report.sweeps import Sweep, SweepLine, fronts, sweep_csv, sweep_text
-from isamap.source import Diagnostic, MissingWords, UsageProblem
+from isamap.source import MissingWords, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.numbers import BYTES_PER_UNIT
 from isamap.source.progress import Progress
@@ -120,7 +120,7 @@ def _number(word: str) -> float:
 
 def _problem(said: str) -> UsageProblem:
     advice = "write `memories.spad.bytes=64KiB..1MiB`, `clock_ghz=1..3+0.5` or `units.fma.count=1,2`"
-    return UsageProblem(Diagnostic("option-value", said, help=advice))
+    return UsageProblem.of("option-value", said, help=advice)
 
 
 # --- hw sweep command -----------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def sweep_command(asked: SweepOptions) -> Answer:
     if not settings or not (asked.kernels or asked.models):
         missing = "--set" if not settings else "--kernel or --model"
         help_ = "`--set memories.spad.bytes=64KiB..1MiB --kernel 'gemm_u8s8 M=512 N=512 K=512'`"
-        raise UsageProblem(Diagnostic("missing-argument", f"a sweep needs {missing}", help=help_))
+        raise UsageProblem.of("missing-argument", f"a sweep needs {missing}", help=help_)
     for file in (svg, asked.front, asked.csv):
         if file is not None and not asked.overwrite:
             check_new(Path(file))
@@ -302,7 +302,7 @@ def _points(axes: Sequence[SweptParameter]) -> list[dict[str, str]]:
     """Return every combination of values. Raises: UsageProblem if two settings name one parameter."""
     _check_count(prod(len(axis.words) for axis in axes))
     if len({axis.path for axis in axes}) < len(axes):
-        raise UsageProblem(Diagnostic("usage", "two `--set` name one parameter", help="leave one out"))
+        raise UsageProblem.of("usage", "two `--set` name one parameter", help="leave one out")
     combined = product(*(axis.words for axis in axes))
     return [dict(zip((axis.path for axis in axes), words, strict=True)) for words in combined]
 
@@ -311,7 +311,7 @@ def _check_count(count: int) -> None:
     """Raise UsageProblem for too many predictions."""
     if count > MOST_ROWS:
         said = f"this sweep has {count} predictions; the most are {MOST_ROWS}"
-        raise UsageProblem(Diagnostic("option-value", said, help="take fewer values, or fewer kernels"))
+        raise UsageProblem.of("option-value", said, help="take fewer values, or fewer kernels")
 
 
 def _chain(word: str) -> tuple[File, ...]:

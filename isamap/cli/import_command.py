@@ -11,7 +11,7 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.driver.options import WORDS, Option
 from isamap.driver.request import is_range
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.progress import Progress
 from isamap.source.records import dataclass
 
@@ -83,7 +83,7 @@ def import_file(
         if not is_number and not is_range(value):
             said = f"the size `{name}` is a whole number or a range of them, not `{value[:40]}`"
             help_ = f"write -D {name}=1, or -D {name}=1..64"
-            raise UsageProblem(Diagnostic("size-syntax", said, help=help_))
+            raise UsageProblem.of("size-syntax", said, help=help_)
         given[name] = int(value) if is_number else value
     known = constants_of(read_pairs(constants, "--constant"))
     return import_model(model, sizes=given, constants=known, fuse=fuse or fuse_steps, signed=signed)
@@ -96,7 +96,7 @@ def read_pairs(words: Sequence[str], option: str) -> dict[str, str]:
         name, equals, value = word.partition("=")
         if not equals or not name:
             said = f"{option} takes NAME=VALUE, not `{word[:40]}`"
-            raise UsageProblem(Diagnostic("option-value", said, help=f"write {option} NAME=VALUE"))
+            raise UsageProblem.of("option-value", said, help=f"write {option} NAME=VALUE")
         found[name] = value
     return found
 

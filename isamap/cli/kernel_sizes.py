@@ -8,7 +8,7 @@ from isamap.cli.early_words import read_sizes
 from isamap.driver.inputs import read_kernel
 from isamap.driver.options import WORD, WORDS, Option, count, plugin
 from isamap.driver.predicted import KernelCase, shipped_cases
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 
 KERNEL_CASES = Option(
     ("--kernel",), "'KERNEL SIZES'",
@@ -34,7 +34,7 @@ def read_cases(words: Sequence[str]) -> tuple[KernelCase, ...]:
         name, *sizes = word.split()[:32] or [""]
         if not name:
             said = "`--kernel` takes a kernel and its sizes"
-            raise UsageProblem(Diagnostic("usage", said, help="write `--kernel 'gemm_f32 M=64 N=64 K=64'`"))
+            raise UsageProblem.of("usage", said, help="write `--kernel 'gemm_f32 M=64 N=64 K=64'`")
         found.append(KernelCase(read_kernel(name), tuple(read_sizes(sizes).items())))
     return tuple(found)
 
@@ -43,4 +43,4 @@ def refuse_standard_input(words: Sequence[str]) -> None:
     """Refuse standard input that several processes would read. Raises: UsageProblem."""
     if "-" in words:
         said = "this command reads a description several times, and standard input once"
-        raise UsageProblem(Diagnostic("usage", said, help="save it in a file"))
+        raise UsageProblem.of("usage", said, help="save it in a file")

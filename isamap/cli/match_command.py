@@ -131,12 +131,10 @@ def _sources(word: str) -> list[Source]:
     try:
         paths = sorted(p for p in folder.iterdir() if p.suffix == ".ir" and p.is_file())
     except OSError as error:
-        raise UsageProblem(
-            Diagnostic("file-unreadable", f"{word} cannot be read: {error.strerror}")
-        ) from None
+        raise UsageProblem.of("file-unreadable", f"{word} cannot be read: {error.strerror}") from None
     if not paths:
-        raise UsageProblem(
-            Diagnostic("no-kernels", f"the folder {word} holds no kernel", help="a kernel's file ends in .ir")
+        raise UsageProblem.of(
+            "no-kernels", f"the folder {word} holds no kernel", help="a kernel's file ends in .ir"
         )
     return [read_file(path, str(path)) for path in paths]
 
@@ -216,30 +214,26 @@ def _list_mappings(matched: Matched, asked: MatchOptions) -> Answer:
 
 
 def _usage(message: str, advice: str) -> UsageProblem:
-    return UsageProblem(Diagnostic("usage", message, help=advice))
+    return UsageProblem.of("usage", message, help=advice)
 
 
 def _check_alone(asked: MatchOptions) -> None:
     of_one = ("-D", "--explain", "--variants", "--instruction", "--fix", "--transform")
     if given := [option for option in of_one if option in given_flags(asked)]:
-        raise UsageProblem(
-            Diagnostic(
-                "one-kernel-only",
-                f"`isamap match` takes {given[0]} with one kernel and one machine, not with several",
-                help="name one of each, or leave the option out",
-            )
+        raise UsageProblem.of(
+            "one-kernel-only",
+            f"`isamap match` takes {given[0]} with one kernel and one machine, not with several",
+            help="name one of each, or leave the option out",
         )
 
 
 def _check_instruction(name: str | None, machine: Machine) -> None:
     if name is None or name in machine.instructions:
         return
-    raise UsageProblem(
-        Diagnostic(
-            "unknown-instruction",
-            f"{machine.name} has no instruction `{name[:80]}`",
-            help=did_you_mean(name, machine.instructions) or f"`isamap hw show {machine.called}` lists them",
-        )
+    raise UsageProblem.of(
+        "unknown-instruction",
+        f"{machine.name} has no instruction `{name[:80]}`",
+        help=did_you_mean(name, machine.instructions) or f"`isamap hw show {machine.called}` lists them",
     )
 
 
@@ -338,12 +332,10 @@ def _fix_answer(asked: MatchOptions, source: Source, machine: Machine, sizes: Ma
     fixed = fix_kernel(source, machine, sizes, asked.count, asked.instruction)
     if fixed is None:
         what = asked.instruction if asked.instruction is not None else f"any instruction of {machine.name}"
-        raise UsageProblem(
-            Diagnostic(
-                "nothing-to-fix",
-                f"no edit of {source.name} is known that makes {what} perform more of it",
-                help="`isamap match --explain` says why instructions do not match",
-            )
+        raise UsageProblem.of(
+            "nothing-to-fix",
+            f"no edit of {source.name} is known that makes {what} perform more of it",
+            help="`isamap match --explain` says why instructions do not match",
         )
     said = fix_text(source, fixed.fix, fixed.matched)
     printed = _write_kernel(asked, said, fixed.fix.text)
@@ -383,23 +375,19 @@ def _choose_form(which: str, forms: Sequence[KernelVariant]) -> int | None:
     number = int(which) if is_digits(which) and len(which) < 9 else 0
     if not 1 <= number < len(forms):
         there = f"1 to {len(forms) - 1}" if len(forms) > 2 else "1" if len(forms) > 1 else "there is none"
-        raise UsageProblem(
-            Diagnostic(
-                "option-value",
-                f"--transform takes the number of a rewrite, {there}, not `{which[:40]}`",
-                help="`--transform --all` lists them",
-            )
+        raise UsageProblem.of(
+            "option-value",
+            f"--transform takes the number of a rewrite, {there}, not `{which[:40]}`",
+            help="`--transform --all` lists them",
         )
     return number
 
 
 def _nothing_better(forms: Sequence[KernelVariant]) -> UsageProblem:
     written = forms[0].matched
-    return UsageProblem(
-        Diagnostic(
-            "nothing-to-transform",
-            f"no rewrite of {written.kernel.name} makes {written.machine.name} match more of it",
-            notes=(f"tried: {len(forms) - 1}",),
-            help="`--transform N` writes one of them all the same" if len(forms) > 1 else None,
-        )
+    return UsageProblem.of(
+        "nothing-to-transform",
+        f"no rewrite of {written.kernel.name} makes {written.machine.name} match more of it",
+        notes=(f"tried: {len(forms) - 1}",),
+        help="`--transform N` writes one of them all the same" if len(forms) > 1 else None,
     )

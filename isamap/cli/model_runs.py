@@ -129,7 +129,7 @@ def _check_inputs(given: Mapping[str, Array], ports: Sequence[Port]) -> None:
                     f"the input `{name}` has the sizes {list(shapes[name])}, and its file {list(array.shape)}"
                 )
             listed = ", ".join(f"{one} {list(shape)}" for one, shape in shapes.items())
-            raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its inputs: {listed}",)))
+            raise UsageProblem.of("onnx-input", said, notes=(f"its inputs: {listed}",))
 
 
 def _facts(word: str, model: CompiledModel | StreamedModel, how: ModelOptions) -> dict[str, object]:
@@ -209,8 +209,8 @@ def run_network(
         said = (
             f"{machine.name} does not describe `queued` of each unit, so the order of instructions is unknown"
         )
-        raise UsageProblem(
-            Diagnostic("stream-unsupported", said, help="give each unit the length of its queue as `queued`")
+        raise UsageProblem.of(
+            "stream-unsupported", said, help="give each unit the length of its queue as `queued`"
         )
     whole, ends = timed
     rows, listed, before = [("layer", "operators", "time", "share")], list[dict[str, object]](), 0.0
@@ -410,7 +410,7 @@ def bench_model(
 
     if not word.endswith(".onnx"):
         said = f"runtimes read .onnx files, and `{word[:80]}` is not one"
-        raise UsageProblem(Diagnostic("usage", said, help="see `isamap bench --help` for the suites"))
+        raise UsageProblem.of("usage", said, help="see `isamap bench --help` for the suites")
     how = how_of([hw], choices, asked.host)
     with Progress() as progress:
         ready = _prepare(word, sizes, how, asked, progress)

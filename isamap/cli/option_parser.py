@@ -23,7 +23,7 @@ from isamap.driver.options import (
     one_of,
     option,
 )
-from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.source import UsageProblem, did_you_mean
 from isamap.source.records import dataclass, fields
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Portfolio:
         if not self.portfolio:
             if self.files:
                 said = "`--library` describes a library for `--portfolio`, which is not given"
-                raise UsageProblem(Diagnostic("usage", said, help="add `--portfolio`, or leave it out"))
+                raise UsageProblem.of("usage", said, help="add `--portfolio`, or leave it out")
             return None
         from isamap.libraries.description import read_library, shipped_libraries
 
@@ -122,7 +122,7 @@ def refuse(asked: Any, flags: Iterable[str], why: str, advice: str = "leave out 
     """Refuse the first of these flags whose option differs from its default. Raises: UsageProblem."""
     given = given_flags(asked)
     if found := next((one for one in flags if one in given), None):
-        raise UsageProblem(Diagnostic("usage", f"`{found}` {why}", help=advice))
+        raise UsageProblem.of("usage", f"`{found}` {why}", help=advice)
 
 
 # --- words and records ------------------------------------------------------------------------------------
@@ -159,18 +159,16 @@ def read_words(name: str, known: Mapping[str, Option], words: Sequence[str]) -> 
             continue
         if flag not in flags:
             advice = did_you_mean(flag, (*flags, "--help")) or see
-            raise UsageProblem(
-                Diagnostic("unknown-option", f"`{name}` has no option `{flag[:80]}`", help=advice)
-            )
+            raise UsageProblem.of("unknown-option", f"`{name}` has no option `{flag[:80]}`", help=advice)
         option, is_on = flags[flag]
         if known[option].kind.flag:
             if equals:
-                raise UsageProblem(Diagnostic("option-value", f"{flag} takes no value", help=see))
+                raise UsageProblem.of("option-value", f"{flag} takes no value", help=see)
             given[option] = is_on
             continue
         if not equals:
             if not left:
-                raise UsageProblem(Diagnostic("option-value", f"{flag} needs a value", help=see))
+                raise UsageProblem.of("option-value", f"{flag} needs a value", help=see)
             value = left.pop(0)
         given[option] = [*given.get(option, ()), value] if known[option].kind.many else value
     if asks_help:
@@ -180,10 +178,10 @@ def read_words(name: str, known: Mapping[str, Option], words: Sequence[str]) -> 
             given[option], loose = (loose, []) if one.kind.many else (loose[0], loose[1:])
         if one.default is REQUIRED and option not in given:
             lacks = f"the option {one.flags[0]}" if one.flags else f"a {option.rstrip('s')}"
-            raise UsageProblem(Diagnostic("missing-argument", f"`{name}` needs {lacks}", help=see))
+            raise UsageProblem.of("missing-argument", f"`{name}` needs {lacks}", help=see)
     if loose:
         said = f"`{name}` does not take the word `{loose[0][:80]}`"
-        raise UsageProblem(Diagnostic("usage", said, help=see))
+        raise UsageProblem.of("usage", said, help=see)
     return given
 
 

@@ -11,7 +11,7 @@ from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.option_parser import refuse
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Request, Size
-from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular
+from isamap.source import UsageProblem, cannot_write, open_regular
 from isamap.source.progress import Progress
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def emit_network(
             f"`--emit {kind}` is about one kernel" if kind != "program" else "no host performs other steps"
         )
         said = f"{wrong}, and a network is written as a program with the steps of its host"
-        raise UsageProblem(Diagnostic("usage", said, help="use --emit program, and leave out --host none"))
+        raise UsageProblem.of("usage", said, help="use --emit program, and leave out --host none")
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
@@ -225,7 +225,7 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
                 if not there.read(32).startswith(_HEADS[kind]):
                     said = f"{path} is not replaced, because isamap did not write it as a {kind}"
                     advice = "name another file with -o; `--force` replaces it"
-                    raise UsageProblem(Diagnostic("output-in-the-way", said, help=advice))
+                    raise UsageProblem.of("output-in-the-way", said, help=advice)
     except OSError as error:
         raise cannot_write(path, error) from None
     write_text(path, data, overwrite=True)
@@ -249,7 +249,7 @@ def read_cases(
         if other := next((name for name, size in own.items() if program.sizes.get(name) != size), None):
             said = f"{path} was made for {other} = {program.sizes.get(other)}, not {own[other]}"
             advice = "leave out -D: the file has its sizes"
-            raise UsageProblem(Diagnostic("program-mismatch", said, help=advice))
+            raise UsageProblem.of("program-mismatch", said, help=advice)
     with Progress() as progress:
         progress("verify")
         bound = program_kernel(program, read_kernel(kernel))

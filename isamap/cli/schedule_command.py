@@ -19,7 +19,7 @@ from isamap.driver.options import option, plugin, read_choice
 from isamap.driver.request import Choices, make_request, refuse_cold
 from isamap.plan.plugins import known_names
 from isamap.report.columns import align
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Source, UsageProblem
 from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field, replace
 from isamap.suites import SUITES, suite_path
@@ -436,12 +436,10 @@ def _check_comparable(old: Schedule, new: Schedule) -> None:
 
 
 def _different(what: str, ours: str, theirs: str) -> UsageProblem:
-    return UsageProblem(
-        Diagnostic(
-            "schedule-mismatch",
-            f"the two schedules are for different {what}: {ours} and {theirs}",
-            help="compare schedules of one kernel, on one machine, at the same sizes",
-        )
+    return UsageProblem.of(
+        "schedule-mismatch",
+        f"the two schedules are for different {what}: {ours} and {theirs}",
+        help="compare schedules of one kernel, on one machine, at the same sizes",
     )
 
 
@@ -469,12 +467,10 @@ class Done:
 def schedule_rows(request: Request, heuristics: Sequence[str], rows: str, output: str | None) -> Answer:
     """Return a schedule for every row of a table. Raises: UsageProblem for a table without sizes of the kernel."""
     if output is not None:
-        raise UsageProblem(
-            Diagnostic(
-                "rows-output",
-                "`-o` writes one schedule, and `--rows` asks for many",
-                help="leave out `-o`; `--json` gives all schedules as text",
-            )
+        raise UsageProblem.of(
+            "rows-output",
+            "`-o` writes one schedule, and `--rows` asks for many",
+            help="leave out `-o`; `--json` gives all schedules as text",
         )
     sets = read_rows(request, rows)
     done: list[Done] = []
@@ -510,16 +506,14 @@ def read_rows(request: Request, name: str) -> list[dict[str, Size]]:
     header, rows = _cells(source)
     columns = [column for column in header if column in known]
     if not columns:
-        raise UsageProblem(
-            Diagnostic(
-                "rows-without-sizes",
-                f"no column of {name} is a size of {kernel.name}",
-                notes=(
-                    f"columns: {', '.join(c[:40] for c in header[:12]) or 'none'}",
-                    f"sizes: {', '.join(param.name for param in kernel.params)}",
-                ),
-                help="the first line names the columns, as in `M,N,K`",
-            )
+        raise UsageProblem.of(
+            "rows-without-sizes",
+            f"no column of {name} is a size of {kernel.name}",
+            notes=(
+                f"columns: {', '.join(c[:40] for c in header[:12]) or 'none'}",
+                f"sizes: {', '.join(param.name for param in kernel.params)}",
+            ),
+            help="the first line names the columns, as in `M,N,K`",
         )
     common = {n: size for n, size in request.sizes.items() if n not in columns}
     return [common | dict(read_pair(f"{c}={row[c] or ''}") for c in columns) for row in rows]
@@ -532,7 +526,7 @@ def _cells(source: Source) -> tuple[list[str], list[dict[str, str]]]:
         return list(reader.fieldnames or ()), list(reader)
     except csv.Error as error:  # a cell longer than such a reader takes
         said = f"{source.name} is not a table: line {reader.line_num}: {error}"
-        raise UsageProblem(Diagnostic("rows-without-sizes", said)) from None
+        raise UsageProblem.of("rows-without-sizes", said) from None
 
 
 def _payload_schedule_rows(request: Request, done: Sequence[Done]) -> dict[str, object]:

@@ -63,8 +63,8 @@ def explain_command(asked: ExplainOptions) -> Answer:
     """Explain the code of a message."""
     word, codes = asked.code.strip("[]"), read_codes()
     if word not in codes:
-        raise UsageProblem(
-            Diagnostic("unknown-code", f"there is no code `{word[:80]}`", help=did_you_mean(word, codes))
+        raise UsageProblem.of(
+            "unknown-code", f"there is no code `{word[:80]}`", help=did_you_mean(word, codes)
         )
     found = codes[word]
     lines = [f"{word}: {found.title}", "", *_wrap(found.text)]

@@ -35,7 +35,7 @@ from isamap.hw_specs import shipped_machines
 from isamap.kernels import list_kernels
 from isamap.machine import load_machine, machine_digest
 from isamap.report.columns import align, percent_text
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Source, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.progress import Progress
 from isamap.source.records import dataclass, field, replace
@@ -289,7 +289,7 @@ def _require_word(word: str | None, what: str) -> str:
     """Return a word that a single verification requires. Raises: UsageProblem if it is missing."""
     if word is None:
         help_ = "see `isamap verify --help`; `--all` takes all that are shipped"
-        raise UsageProblem(Diagnostic("missing-argument", f"`isamap verify` needs {what}", help=help_))
+        raise UsageProblem.of("missing-argument", f"`isamap verify` needs {what}", help=help_)
     return word
 
 

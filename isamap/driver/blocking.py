@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from isamap.driver.request import Request
 from isamap.plan.text import parse_schedule
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.transform import Blocks
 
 _KIND = "blocks"
@@ -38,11 +38,9 @@ def _is_about_blocks(name: str) -> bool:
 def _read_blocks(name: str, size: int) -> Blocks:
     axis = name.partition(".")[2]
     if not axis or size < 1:
-        raise UsageProblem(
-            Diagnostic(
-                "fix-value",
-                f"`{name}={size}` decides no blocks",
-                help="write the axis, and how many iterations of it: `--fix blocks.p=4`",
-            )
+        raise UsageProblem.of(
+            "fix-value",
+            f"`{name}={size}` decides no blocks",
+            help="write the axis, and how many iterations of it: `--fix blocks.p=4`",
         )
     return Blocks(axis, size)

@@ -21,7 +21,7 @@ from isamap.emit.dispatch import (
 )
 from isamap.emit.lanes import emit_code
 from isamap.machine import at_one_length, load_machine
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import replace
 
 
@@ -33,14 +33,12 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
     machines = [at_one_length(load_machine(request.machine)) for request in requests]
     if len({machine.name for machine in machines}) < len(machines):
         said = f"one machine is named twice: {', '.join(machine.name for machine in machines)}"
-        raise UsageProblem(Diagnostic("usage", said, help="name each machine once"))
+        raise UsageProblem.of("usage", said, help="name each machine once")
     for machine in machines:
         check_askable(machine)
         if machine.served is not None:
             said = f"{machine.name} for several lengths is not a part of an artifact for several machines"
-            raise UsageProblem(
-                Diagnostic("several-lengths", said, help="name one length, or compile it alone")
-            )
+            raise UsageProblem.of("several-lengths", said, help="name one length, or compile it alone")
     outcomes: list[CachedOutcome] = []
     variants: list[MachineProgram] = []
     for position in order_by_preference(machines):

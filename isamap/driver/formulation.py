@@ -36,7 +36,7 @@ from isamap.plan.text import parse_schedule
 from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
-from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, add_up, assert_rules
+from isamap.source import Infeasible, NoMapping, UsageProblem, add_up, assert_rules
 from isamap.source.records import dataclass, field, replace
 from isamap.transform import Rewrite, accesses, dense_form, edges_apart, make_guards_explicit, statements
 
@@ -284,12 +284,10 @@ def choose_form(
     forms = forms_of(request.kernel, machine, request.sizes)
     number = int(request.transform)
     if not 1 <= number < len(forms):
-        raise UsageProblem(
-            Diagnostic(
-                "option-value",
-                f"--transform takes the number of a rewrite below {len(forms)}, not `{number}`",
-                help="`isamap match --transform --all` lists them",
-            )
+        raise UsageProblem.of(
+            "option-value",
+            f"--transform takes the number of a rewrite below {len(forms)}, not `{number}`",
+            help="`isamap match --transform --all` lists them",
         )
     return Rewrite(forms[number].kernel, forms[number].steps, rounded=forms[number].rounded)
 

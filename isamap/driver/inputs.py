@@ -16,7 +16,7 @@ from isamap.driver.options import given_word
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import machine_digest
 from isamap.machine.processor import this_cpu
-from isamap.source import Diagnostic, Source, UsageProblem, did_you_mean, read_limited
+from isamap.source import Source, UsageProblem, did_you_mean, read_limited
 from isamap.source.records import replace
 from isamap.tune.store import newest_profile, read_profile, shipped_profile
 
@@ -42,13 +42,11 @@ def named_kernel(word: str) -> Source:
         return read_file(kernel_path(word), f"{word}.ir")
     if word.endswith(".ir") or "/" in word:
         return read_file(Path(word), word)
-    raise UsageProblem(
-        Diagnostic(
-            "unknown-kernel",
-            f"there is no kernel called `{word[:80]}`",
-            notes=("`isamap match kernels --hw MACHINE` lists the shipped ones; a path ends in .ir",),
-            help=did_you_mean(word, list_kernels()),
-        )
+    raise UsageProblem.of(
+        "unknown-kernel",
+        f"there is no kernel called `{word[:80]}`",
+        notes=("`isamap match kernels --hw MACHINE` lists the shipped ones; a path ends in .ir",),
+        help=did_you_mean(word, list_kernels()),
     )
 
 
@@ -58,12 +56,8 @@ def read_file(path: Path, name: str) -> Source:
         data = read_limited(path, MAX_BYTES)
     except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
         said = getattr(error, "strerror", None) or str(error)
-        raise UsageProblem(
-            Diagnostic(
-                "file-unreadable",
-                f"{name} cannot be read: {said}",
-                help=did_you_mean(path.name, _beside(path)),
-            )
+        raise UsageProblem.of(
+            "file-unreadable", f"{name} cannot be read: {said}", help=did_you_mean(path.name, _beside(path))
         ) from None
     return Source(name, _decode(name, data))
 
@@ -79,9 +73,9 @@ def given_text(name: str, value: object, what: str) -> Source | Path | str:
         data = word.encode("utf-8")
     except UnicodeEncodeError as error:
         said = f"{name} is not UTF-8 text: character {error.start} is {word[error.start]!a}"
-        raise UsageProblem(Diagnostic("file-not-text", said)) from None
+        raise UsageProblem.of("file-not-text", said) from None
     if len(data) > MAX_BYTES:
-        raise UsageProblem(Diagnostic("file-too-large", f"{name} is larger than 1 MB"))
+        raise UsageProblem.of("file-too-large", f"{name} is larger than 1 MB")
     return Source(name, word)
 
 
@@ -114,12 +108,12 @@ def _beside(path: Path) -> list[str]:
 
 def _decode(name: str, data: bytes) -> str:
     if len(data) > MAX_BYTES:
-        raise UsageProblem(Diagnostic("file-too-large", f"{name} is larger than 1 MB"))
+        raise UsageProblem.of("file-too-large", f"{name} is larger than 1 MB")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         said = f"{name} is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}"
-        raise UsageProblem(Diagnostic("file-not-text", said)) from None
+        raise UsageProblem.of("file-not-text", said) from None
 
 
 NONE, DEFAULT = "none", "default"

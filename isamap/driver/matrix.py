@@ -18,7 +18,7 @@ from isamap.driver.runnable import prepare
 from isamap.driver.verifying import Case, all_cases
 from isamap.ir import bind
 from isamap.run.child import Emulator
-from isamap.source import Diagnostic, Infeasible, IsamapError, MissingTool, NoMapping, Source, UsageProblem
+from isamap.source import Infeasible, IsamapError, MissingTool, NoMapping, Source, UsageProblem
 from isamap.source.records import asdict, dataclass, fields
 from isamap.syntax import parse_kernel
 
@@ -155,8 +155,8 @@ def _draw_sizes(kernel: Source, names: Sequence[str], draw: random.Random, low: 
         except UsageProblem:
             continue
         return sizes
-    raise UsageProblem(
-        Diagnostic("size-unbound", f"no odd sizes of `{parsed.name}` were found", help="give them by -D")
+    raise UsageProblem.of(
+        "size-unbound", f"no odd sizes of `{parsed.name}` were found", help="give them by -D"
     )
 
 

@@ -221,7 +221,7 @@ def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str,
     if request.cost_model == "edp" and len(problem.nests) > 1:
         said = f"{problem.kernel} has {len(problem.nests)} statements, and a product is minimised of one"
         help_ = "take `--objective energy --within time=1.1`, or the statements as kernels"
-        raise UsageProblem(Diagnostic("objective-unavailable", said, help=help_))
+        raise UsageProblem.of("objective-unavailable", said, help=help_)
     question = for_other_model(problem) if request.cost_model in COST_UNITS else problem
     if not request.within:
         return asked(question, model)

@@ -106,7 +106,7 @@ def with_faster(
     names = [OURS, *(library.name for library in libraries)]
     if (twice := next((name for n, name in enumerate(names) if name in names[:n]), None)) is not None:
         said = f"two libraries to compare are called `{twice}`"
-        raise UsageProblem(Diagnostic("usage", said, help="give one of them another name"))
+        raise UsageProblem.of("usage", said, help="give one of them another name")
     watch("portfolio")
     installed = [found for library in libraries if (found := find_installed(library)) is not None]
     if not installed:
@@ -137,13 +137,13 @@ def _check(prepared: PreparedKernel) -> None:
         said = (
             "`--portfolio` compares with calls that take operands as they lie, and `--packed` has some packed"
         )
-        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+        raise UsageProblem.of("usage", said, help="leave out one of them")
     if prepared.ran_on != "native":
         missing = ", ".join(prepared.missing)
         why = f"this processor lacks {missing}" if missing else f"its programs run as {prepared.ran_on}"
         said = f"code for {prepared.machine.name} cannot be compared with libraries here: {why}"
         help_ = "name a machine that this processor is, such as `--hw host`, or leave out `--portfolio`"
-        raise MissingTool(Diagnostic("not-measurable", said, help=help_))
+        raise MissingTool.of("not-measurable", said, help=help_)
 
 
 def _nothing_installed(libraries: Sequence[Library]) -> MissingTool:
@@ -154,7 +154,7 @@ def _nothing_installed(libraries: Sequence[Library]) -> MissingTool:
     first = next(iter(packages), "")
     help_ = f"`pip install {first}`, or " if first else ""
     said = "none of the libraries that are described is installed"
-    return MissingTool(Diagnostic("no-library", said, notes=notes, help=f"{help_}leave out `--portfolio`"))
+    return MissingTool.of("no-library", said, notes=notes, help=f"{help_}leave out `--portfolio`")
 
 
 def _place(file: str, package: str) -> str:
@@ -288,7 +288,7 @@ def check_ran(name: str, contender: MeasuredSchedule) -> None:
     """Check that all calls have returned. Raises: RunProblem."""
     if contender.failure:
         said = f"`{name}` could not be measured: {contender.failure}"
-        raise RunProblem(Diagnostic("nothing-ran", said, help="repeat it, or leave out `--portfolio`"))
+        raise RunProblem.of("nothing-ran", said, help="repeat it, or leave out `--portfolio`")
 
 
 def _report_winner(

@@ -82,12 +82,10 @@ def searched_schedule(
     evaluated = evaluate_schedules(request, trials, request.evaluate)
     best = min(evaluated, key=lambda e: e.evaluation.cost_ns)
     if best.evaluation.cost_ns == float("inf"):
-        raise RunProblem(
-            Diagnostic(
-                "nothing-ran",
-                f"none of {len(evaluated)} schedules could be evaluated by `{request.evaluate}`",
-                notes=tuple(f"{name}: {value}" for name, value in best.evaluation.facts[:3]),
-            )
+        raise RunProblem.of(
+            "nothing-ran",
+            f"none of {len(evaluated)} schedules could be evaluated by `{request.evaluate}`",
+            notes=tuple(f"{name}: {value}" for name, value in best.evaluation.facts[:3]),
         )
     return replace(best.schedule, findings=(*first.findings, _report_choice(request, evaluated, best)))
 

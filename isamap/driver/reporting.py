@@ -30,7 +30,7 @@ from isamap.report.page.timeline import timeline_of, trace_json
 from isamap.report.page.traffic import access_rows, levels_by_model, levels_by_program, with_links
 from isamap.report.roofline import Roofline, roofline_sentence
 from isamap.simulate.recording import Recorded, record
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Source, UsageProblem
 from isamap.source.process import full_collection_put_off
 from isamap.source.records import dataclass, replace
 from isamap.stream.assemble import assemble
@@ -96,7 +96,7 @@ def recording_of(
         return None
     if made.program.lengths is not None:
         said = "a program for several lengths of vectors is not simulated"
-        raise UsageProblem(Diagnostic("several-lengths", said, help="name one length, or leave out --trace"))
+        raise UsageProblem.of("several-lengths", said, help="name one length, or leave out --trace")
     watch("simulate")
     return record(made.program, made.machine, made.problem, made.profile())
 

@@ -28,7 +28,7 @@ from isamap.run.runner import (
     run_program,
 )
 from isamap.run.toolchain import Compiled, compile_library
-from isamap.source import Diagnostic, MissingTool, UsageProblem
+from isamap.source import MissingTool, UsageProblem
 from isamap.source.records import dataclass, field, replace
 
 RanOn = Literal["native", "emulator", "model", "stream"]
@@ -71,9 +71,7 @@ def prepare(
     Raises: IsamapError of every kind, MissingTool where there is no compiler.
     """
     if sys.platform != "linux":
-        raise MissingTool(
-            Diagnostic("platform-lacks-runner", f"programs are run on Linux; this is {sys.platform}")
-        )
+        raise MissingTool.of("platform-lacks-runner", f"programs are run on Linux; this is {sys.platform}")
     machine = at_one_length(load_machine(request.machine))
     lengths = () if request.model or emulator is not None else _lengths(request.machine, machine)
     emulator = None if request.model else emulator_for(machine, emulator)
@@ -133,8 +131,8 @@ class CompiledKernel:
             if name not in packers:
                 known = ", ".join(packers) or "none"
                 said = f"`{self.prepared.compiled.interface.name}` does not take `{name}` packed"
-                raise UsageProblem(
-                    Diagnostic("argument-mismatch", said, notes=(f"inputs that it takes packed: {known}",))
+                raise UsageProblem.of(
+                    "argument-mismatch", said, notes=(f"inputs that it takes packed: {known}",)
                 )
             packer, threads = packers[name], self.prepared.request.threads
             numbers = checked_sizes(packer.compiled.interface, self._of_packer(packer, sizes))
@@ -187,9 +185,7 @@ class CompiledKernel:
         """
         if self.is_isolated:
             said = f"`{self.prepared.compiled.interface.name}` runs in a process of its own, on copies"
-            raise UsageProblem(
-                Diagnostic("argument-mismatch", said, help="call it with its arrays each time")
-            )
+            raise UsageProblem.of("argument-mismatch", said, help="call it with its arrays each time")
         numbers, arrays, scalars = self._part_arguments(sizes, values)
         run, interface = self._load_program().bind(arrays, numbers, scalars), self.prepared.compiled.interface
         outputs = {name: arrays[name] for name in self._outputs}
@@ -247,4 +243,4 @@ def _misplaced_size(name: str, given: object, interface: Interface) -> UsageProb
         first = next(tensor.name for tensor in interface.tensors)
         said = f"`{name}` is {given} since the compilation, and the arrays have it"
         help_ = f"leave it out, and pass `{first}` and the other arrays"
-    return UsageProblem(Diagnostic("argument-mismatch", f"`{interface.name}`: {said}", help=help_))
+    return UsageProblem.of("argument-mismatch", f"`{interface.name}`: {said}", help=help_)

@@ -145,7 +145,7 @@ def tune(question: TuningKey, first: Schedule) -> tuple[Schedule, Winner]:
     if found is None:
         notes = tuple(f"{name}: {value}" for name, value in evaluated[0].evaluation.facts[:3])
         message = f"none of {len(trials)} schedules could be measured"
-        raise RunProblem(Diagnostic("nothing-ran", message, notes=notes))
+        raise RunProblem.of("nothing-ran", message, notes=notes)
     schedule, played = schedules[names.index(found.winner)], len(tournament.rounds())
     place, looked_at = places[names.index(found.winner)], places[-1]
     winner = _winner(question, state, schedule, found, place, looked_at, played)
@@ -188,12 +188,10 @@ def _contenders(
     model = load_cost_model(request.cost_model)
     space = SearchSpace.around(problem, model, _list_fixed(request), first, listed[1:])
     if space is None:
-        raise UsageProblem(
-            Diagnostic(
-                "not-searchable",
-                f"`--search {request.search}` has nowhere to begin: no decisions lead to the model's choice",
-                help="leave out `--search`: `--tune` measures the model's list",
-            )
+        raise UsageProblem.of(
+            "not-searchable",
+            f"`--search {request.search}` has nowhere to begin: no decisions lead to the model's choice",
+            help="leave out `--search`: `--tune` measures the model's list",
         )
     measured = MeasuredEvaluator(SEARCH_ROUNDS, SEARCH_SECONDS)
 

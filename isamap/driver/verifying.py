@@ -506,7 +506,7 @@ def time_program(prepared: PreparedKernel, sizes: Mapping[str, int]) -> TimedRun
     """
     if prepared.emulator is not None:
         said = f"programs for `{prepared.machine.name}` run under `{prepared.emulator}`, which times nothing"
-        raise UsageProblem(Diagnostic("usage", said, help="use `isamap verify`"))
+        raise UsageProblem.of("usage", said, help="use `isamap verify`")
     kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
     symbols, threads = symbols_of(prepared, sizes), prepared.request.threads

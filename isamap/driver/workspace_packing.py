@@ -11,7 +11,7 @@ from isamap.lower.program import LoweredProgram
 from isamap.lower.touched import check_touched
 from isamap.machine import Machine
 from isamap.plan.placement import check_placement
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import replace
 
 MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is judged
@@ -64,13 +64,11 @@ def _check_scratchpads(program: LoweredProgram, machine: Machine) -> None:
         buffers = [b for b in program.buffers if b.memory == memory]
         for buffer in buffers:
             if exact_bytes(buffer) is None:
-                raise UsageProblem(
-                    Diagnostic(
-                        "scratchpad-open-size",
-                        f"`{buffer.name}` in `{memory}` has {buffer.elements} elements: how many "
-                        "is known only at run time",
-                        help="give the sizes as numbers, or stage inside loops that cut them",
-                    )
+                raise UsageProblem.of(
+                    "scratchpad-open-size",
+                    f"`{buffer.name}` in `{memory}` has {buffer.elements} elements: how many "
+                    "is known only at run time",
+                    help="give the sizes as numbers, or stage inside loops that cut them",
                 )
         capacity = machine.memories[memory].capacity_bytes or 0
         findings = check_placement(

@@ -20,7 +20,7 @@ from isamap.lower.program import LoweredProgram
 from isamap.lower.walk import issued_names
 from isamap.machine import EmitCall, EmitNothing, EmitSemantics, EmitSteps, Machine
 from isamap.machine.allowed import compiler_flags
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
@@ -129,13 +129,11 @@ def _require_emissions(program: LoweredProgram, machine: Machine) -> None:
             case EmitCall() | EmitSteps() | EmitSemantics():
                 pass
             case EmitNothing():
-                raise UsageProblem(
-                    Diagnostic(
-                        "no-emission",
-                        f"`{name}` of {machine.name} has no emission",
-                        machine.instructions[name].span,
-                        help="give it an `emit`, or run the program as a model of the machine",
-                    )
+                raise UsageProblem.of(
+                    "no-emission",
+                    f"`{name}` of {machine.name} has no emission",
+                    machine.instructions[name].span,
+                    help="give it an `emit`, or run the program as a model of the machine",
                 )
             case _:
                 assert_never(emit)

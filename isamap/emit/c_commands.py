@@ -35,19 +35,17 @@ from isamap.lower.walk import has_parallel, issues_in
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.allowed import IssueForm, issues
 from isamap.machine.encodings import BitField, Quantity, QuantityKind, Word, free_axes
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, field, replace
 
 
 def issue_form(machine: Machine) -> IssueForm:
     """Return how a machine issues encoded words. Raises: UsageProblem if its description does not say."""
     if machine.program is None or not machine.program.issue:
-        raise UsageProblem(
-            Diagnostic(
-                "no-encoding",
-                f"{machine.name} does not describe how a processor issues its encoded instructions",
-                help=f"give `program` an `issue`: {', '.join(issues())}; or take `--emit program`",
-            )
+        raise UsageProblem.of(
+            "no-encoding",
+            f"{machine.name} does not describe how a processor issues its encoded instructions",
+            help=f"give `program` an `issue`: {', '.join(issues())}; or take `--emit program`",
         )
     return issues()[machine.program.issue]
 
@@ -59,7 +57,7 @@ def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     """
     if has_parallel(program.body):
         said = "one processor gives the commands, and the schedule has parts for several threads"
-        raise UsageProblem(Diagnostic("stream-unsupported", said, help="leave out --threads"))
+        raise UsageProblem.of("stream-unsupported", said, help="leave out --threads")
     buffers = tuple(b for b in program.buffers if not b.memory)
     return replace(program, buffers=buffers, checks=(*program.checks, *_stride_checks(program, machine)))
 
@@ -113,7 +111,7 @@ class CommandIssuer(Issuer):
         entry = self.machine.instructions[issue.instruction]
         if entry.encoding is None:
             said = f"`{entry.name}` has no `encoding`, so that no program can have it"
-            raise UsageProblem(Diagnostic("no-encoding", said, entry.span))
+            raise UsageProblem.of("no-encoding", said, entry.span)
         held = _in_order(entry.encoding.quantities, entry.instruction)
         if entry.name not in self.models:
             name = self.names.take(entry.name)
@@ -139,9 +137,7 @@ class CommandIssuer(Issuer):
                 return _hex(int.from_bytes(stored, "little"))
             case _:
                 said = f"`{entry.name}` is given a number that only a call of the kernel knows"
-                raise UsageProblem(
-                    Diagnostic("stream-unsupported", said, help="write the number into the kernel")
-                )
+                raise UsageProblem.of("stream-unsupported", said, help="write the number into the kernel")
 
     def _where(
         self, held: Quantity, ref: RegisterRef | MemoryRef, entry: MachineInstruction, here: Here

@@ -16,7 +16,7 @@ from isamap.emit.c_interface import Interface, header_text
 from isamap.emit.c_names import spell
 from isamap.machine import Machine
 from isamap.machine.allowed import compiler_flags, permission_numbers
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, replace
 
 NO_MACHINE = 64
@@ -70,13 +70,11 @@ def order_by_preference(machines: Sequence[Machine]) -> list[int]:
 def check_askable(machine: Machine) -> None:
     """Check that a program can detect the features that a machine needs. Raises: UsageProblem if it cannot."""
     if unknown := [f for f in machine.target.features if f not in RUN_TIME_NAMES]:
-        raise UsageProblem(
-            Diagnostic(
-                "dispatch-feature",
-                f"no program can ask a processor for the feature `{unknown[0]}`, which {machine.name} needs",
-                notes=("dispatch asks by `__builtin_cpu_supports` of gcc and clang, on x86",),
-                help=f"compile for {machine.name} alone",
-            )
+        raise UsageProblem.of(
+            "dispatch-feature",
+            f"no program can ask a processor for the feature `{unknown[0]}`, which {machine.name} needs",
+            notes=("dispatch asks by `__builtin_cpu_supports` of gcc and clang, on x86",),
+            help=f"compile for {machine.name} alone",
         )
 
 
@@ -88,13 +86,11 @@ def dispatch_files(name: str, variants: Sequence[MachineProgram]) -> dict[str, s
     first = variants[0].emitted.interface
     for variant in variants:
         if variant.emitted.packs or variant.emitted.interface.fields != first.fields:
-            raise UsageProblem(
-                Diagnostic(
-                    "dispatch-packed",
-                    f"the program for {variant.machine.name} takes a tensor in a layout of its own",
-                    notes=("callers of several machines' code have one layout only",),
-                    help="leave tensors unpacked, or compile for each machine by itself",
-                )
+            raise UsageProblem.of(
+                "dispatch-packed",
+                f"the program for {variant.machine.name} takes a tensor in a layout of its own",
+                notes=("callers of several machines' code have one layout only",),
+                help="leave tensors unpacked, or compile for each machine by itself",
             )
     interface = replace(
         variants[0].emitted.interface,

@@ -34,7 +34,7 @@ from isamap.ir import product as index_product
 from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.walk import reads
 from isamap.machine import Machine, MachineInstruction, private_memories
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass
 
 
@@ -56,7 +56,7 @@ class Fragment:
 def refuse(item: MachineInstruction, why: str, advice: str) -> UsageProblem:
     """Return the error that a single lane cannot perform an instruction."""
     said = f"the lanes of a block cannot perform `{item.name}`: {why}"
-    return UsageProblem(Diagnostic("lanes-unsupported", said, item.span, help=advice))
+    return UsageProblem.of("lanes-unsupported", said, item.span, help=advice)
 
 
 @lru_cache(maxsize=1024)

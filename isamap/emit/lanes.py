@@ -65,7 +65,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.walk import has_parallel, names_in, walk
 from isamap.machine import EmitArg, Machine, allowed, private_memories
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
@@ -141,13 +141,11 @@ def _device(machine: Machine, *, with_host: bool) -> allowed.Device:
     what = "prints kernels" if found is None else "has host code"
     listed = ", ".join(name for name, device in known.items() if device.library or not with_host)
     advice = "`isamap compile --emit kernels` prints them" if found is not None else "run it as a model"
-    raise UsageProblem(
-        Diagnostic(
-            "lanes-unsupported",
-            f"isamap {what} for no device that `target.features` of {machine.name} names",
-            notes=(f"known: {listed}",),
-            help=advice,
-        )
+    raise UsageProblem.of(
+        "lanes-unsupported",
+        f"isamap {what} for no device that `target.features` of {machine.name} names",
+        notes=(f"known: {listed}",),
+        help=advice,
     )
 
 
@@ -180,14 +178,12 @@ def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
     if program.symbols:
         given = " ".join(f"{symbol}=…" for symbol, _, _ in program.symbols)
         said = f"the launches of {name} depend on {', '.join(symbol for symbol, _, _ in program.symbols)}"
-        raise UsageProblem(Diagnostic("lanes-unsupported", said, help=f"give its sizes: `-D {given}`"))
+        raise UsageProblem.of("lanes-unsupported", said, help=f"give its sizes: `-D {given}`")
     writer.host()
     if not writer.is_fixed:
         said = f"the host of {name} decides while it runs what it launches"
-        raise UsageProblem(
-            Diagnostic(
-                "lanes-unsupported", said, help="give all sizes, and fix a schedule without conditions there"
-            )
+        raise UsageProblem.of(
+            "lanes-unsupported", said, help="give all sizes, and fix a schedule without conditions there"
         )
     headers = [text for header in machine.target.headers if (text := allowed.headers()[header].text)]
     kernels = "\n".join(writer.device())
@@ -396,12 +392,10 @@ class LaneWriter(BodyWriter):
                 self.block(body, depth + 1)
                 self.add(depth, "}")
             case Configure() | Begin() | WorkSlice():
-                raise UsageProblem(
-                    Diagnostic(
-                        "lanes-unsupported",
-                        f"the lanes of a block cannot perform `{_word(node)}`",
-                        help="take a schedule without it: `isamap schedule` prints one to edit",
-                    )
+                raise UsageProblem.of(
+                    "lanes-unsupported",
+                    f"the lanes of a block cannot perform `{_word(node)}`",
+                    help="take a schedule without it: `isamap schedule` prints one to edit",
                 )
             case _:
                 super().node(node, depth)

@@ -23,7 +23,7 @@ from isamap.match import (
     tiles_apart,
 )
 from isamap.plan.schedule import NestSchedule
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass
 from isamap.transform import Statement, statements
 
@@ -80,13 +80,9 @@ def chosen_tile(
     if tiles:
         return tiles[-1]
     there = tiles_of(matches_of(statement, number, machine), machine)
-    raise UsageProblem(
-        Diagnostic(
-            "unknown-mapping",
-            f"statement {number} has no mapping `{nest.mapping}`",
-            notes=tuple(
-                f"there is `{name}`" for name in list(dict.fromkeys(t.mapping.ident for t in there))[:8]
-            ),
-            help="run `isamap match` to see all of them",
-        )
+    raise UsageProblem.of(
+        "unknown-mapping",
+        f"statement {number} has no mapping `{nest.mapping}`",
+        notes=tuple(f"there is `{name}`" for name in list(dict.fromkeys(t.mapping.ident for t in there))[:8]),
+        help="run `isamap match` to see all of them",
     )

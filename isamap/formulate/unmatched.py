@@ -33,7 +33,7 @@ from isamap.match import (
     tile_of,
 )
 from isamap.plan.problem import NestProblem
-from isamap.source import Diagnostic, NoMapping
+from isamap.source import NoMapping
 from isamap.source.records import replace
 from isamap.transform import Statement, reads, statements, symbols
 
@@ -83,14 +83,12 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
         notes += own[:1] or _missing_notes(statement, mapping, missing, machine)
         if not own and tile_of(statement, mapping, machine) is not None:
             advice = f"give {machine.name} an instruction that moves the missing operands; {advice}"
-    return NoMapping(
-        Diagnostic(
-            "no-mapping",
-            f"{machine.name} cannot perform `{statement_text(statement)}`",
-            statement.assign.span,
-            notes=tuple(notes),
-            help=advice,
-        )
+    return NoMapping.of(
+        "no-mapping",
+        f"{machine.name} cannot perform `{statement_text(statement)}`",
+        statement.assign.span,
+        notes=tuple(notes),
+        help=advice,
     )
 
 

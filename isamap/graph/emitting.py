@@ -31,7 +31,7 @@ from isamap.ir import DTYPES, Index
 from isamap.machine import Machine
 from isamap.machine.allowed import compiler_flags
 from isamap.plan.device_plan import Phase
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.version import __version__
 
 MOVES = ("isamap_moves.c", "isamap_moves.h")
@@ -124,9 +124,7 @@ def _add(files: dict[str, str | bytes | memoryview], more: Mapping[str, str | by
     """Add files. Raises: UsageProblem if a file of the same name exists."""
     if twice := files.keys() & more.keys():
         said = f"two files of the model are called `{min(twice)}`"
-        raise UsageProblem(
-            Diagnostic("graph-damaged", said, help="give the model or the kernel another name")
-        )
+        raise UsageProblem.of("graph-damaged", said, help="give the model or the kernel another name")
     files |= more
 
 

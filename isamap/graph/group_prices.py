@@ -23,7 +23,7 @@ from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.machine.timings import LINE_BYTES
 from isamap.plan.graphs import GraphCache
-from isamap.source import Diagnostic, Infeasible, NoMapping, Source, UsageProblem
+from isamap.source import Infeasible, NoMapping, Source, UsageProblem
 from isamap.source.progress import Watch, unwatched
 
 
@@ -96,9 +96,7 @@ def _count_moved_bytes(passed: Iterable[TensorView]) -> int:
 def no_kernel(name: str) -> UsageProblem:
     """Return the error that a machine cannot perform a node's kernel."""
     help_ = "`isamap match` explains its instructions' refusals; use another machine for this model"
-    return UsageProblem(
-        Diagnostic("graph-no-kernel", f"the machine performs no kernel of `{name}`", help=help_)
-    )
+    return UsageProblem.of("graph-no-kernel", f"the machine performs no kernel of `{name}`", help=help_)
 
 
 def compile_as_passed(request: Request) -> Compiled:

@@ -33,7 +33,7 @@ from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.progress import Watch
 from isamap.source.records import dataclass, replace
 from isamap.stream.assemble import require_encoding
@@ -92,7 +92,7 @@ def assemble_network(
     encoding = require_encoding(machine)
     if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
         said = f"`{control}` calls graphs inside as data decides, and a stream has no branches"
-        raise UsageProblem(Diagnostic("stream-unsupported", said, help="compile it without --emit program"))
+        raise UsageProblem.of("stream-unsupported", said, help="compile it without --emit program")
     main, tensors = main_memory(machine), place_tensors(program, machine)
     arrays = dict(tensors)
     numbers, unrolled, changed = list[int](), list[StepCommands](), list[StreamArray]()
@@ -174,7 +174,7 @@ def _operands(step: KernelCall, tensors: Mapping[str, StreamArray]) -> dict[str,
 
 def _in_part(passed: TensorView) -> UsageProblem:
     said = f"a kernel reads a part of `{passed.tensor}`, and a stream places whole tensors"
-    return UsageProblem(Diagnostic("stream-unsupported", said, help="compile it without --emit program"))
+    return UsageProblem.of("stream-unsupported", said, help="compile it without --emit program")
 
 
 def _traffic(commands: Sequence[Command], machine: Machine, main: str) -> Traffic:

@@ -164,7 +164,7 @@ def no_room(size: int, limit: int, peak: int = 0) -> UsageProblem:
         f"allow more (--workspace {size}), or try --fusion cpsat, which looks for an order that takes less"
     )
     notes = (f"{peak} bytes live at one time in the best order that was found",) if peak else ()
-    return UsageProblem(Diagnostic("graph-no-room", said, notes=notes, help=help_))
+    return UsageProblem.of("graph-no-room", said, notes=notes, help=help_)
 
 
 # --- programs as plans, for pictures -----------------------------------------------------------------------

@@ -17,7 +17,7 @@ from isamap.ir.index import Index
 from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Constraint, Let, Loop, Param, Routine, Stmt
 from isamap.ir.substitute import substitute_constraint, substitute_routine
-from isamap.source import Diagnostic, Span, UsageProblem
+from isamap.source import Span, UsageProblem
 from isamap.source.records import dataclass, replace
 
 MAX_EXTENT = 2**31
@@ -93,7 +93,7 @@ def comparison_holds(left: int, comparison: str, right: int) -> bool:
 def _refuse(
     code: str, message: str, span: Span | None, *notes: str, advice: str | None = None
 ) -> UsageProblem:
-    return UsageProblem(Diagnostic(code, message, span, notes=notes, help=advice))
+    return UsageProblem.of(code, message, span, notes=notes, help=advice)
 
 
 def _check_names(routine: Routine, sizes: Mapping[str, int | Range]) -> None:

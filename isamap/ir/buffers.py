@@ -15,7 +15,7 @@ from isamap.ir.evaluate import evaluate_index, make_value
 from isamap.ir.index import Index
 from isamap.ir.nodes import Operand, Read, Routine
 from isamap.ir.rounding import Array, convert, round_to, wrap
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass
 
 _POISON = 0xA5A5A5A5A5A5A5A5
@@ -136,7 +136,7 @@ def poison(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator | None
 
 
 def _refuse(code: str, message: str, *notes: str) -> UsageProblem:
-    return UsageProblem(Diagnostic(code, message, notes=notes))
+    return UsageProblem.of(code, message, notes=notes)
 
 
 # --- elements ---------------------------------------------------------------------------------------------

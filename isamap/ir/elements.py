@@ -36,7 +36,7 @@ from isamap.ir.measuring import fill_magnitude, with_roundings, with_storage
 from isamap.ir.nodes import Assign, Expr, Loop, Read, Routine, Stmt
 from isamap.ir.rounding import Array, wrap
 from isamap.ir.updates import UFUNCS, identity, widen
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, replace
 
 Pair = tuple[Array, Array]
@@ -104,10 +104,8 @@ def _steps(routine: Routine) -> list[_Step]:
                 steps.append(_Step(s, axes, guards))
             case Loop(own, body, ordered, _, span):
                 if ordered:
-                    raise UsageProblem(
-                        Diagnostic(
-                            "not-sampled", f"`{routine.name}` has a `seq` loop: evaluate all of it", span
-                        )
+                    raise UsageProblem.of(
+                        "not-sampled", f"`{routine.name}` has a `seq` loop: evaluate all of it", span
                     )
                 inner = (*axes, *((a.name, int(a.extent.evaluate({}))) for a in own))
                 for child in body:
@@ -190,14 +188,12 @@ def _linear(
             case (str() as name,) if name in extents and axis is None:
                 axis, slope = name, coefficient
             case _:
-                raise UsageProblem(
-                    Diagnostic(
-                        "not-sampled",
-                        f"which iteration of `{work.routine.name}` writes an element of "
-                        f"`{step.assign.target.buffer}` is not known from its subscript `{subscript}`",
-                        step.assign.target.span,
-                        help="evaluate all of it",
-                    )
+                raise UsageProblem.of(
+                    "not-sampled",
+                    f"which iteration of `{work.routine.name}` writes an element of "
+                    f"`{step.assign.target.buffer}` is not known from its subscript `{subscript}`",
+                    step.assign.target.span,
+                    help="evaluate all of it",
                 )
     return offset, axis, slope
 

@@ -43,7 +43,7 @@ from isamap.ir.rounding import Array, round_to, wrap
 from isamap.ir.substitute import substitute_routine
 from isamap.ir.updates import Cells, are_cells_distinct, full_rank, update, widen
 from isamap.ir.walk import reads, symbols
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, field, replace
 
 
@@ -118,8 +118,8 @@ def bind_all(routine: Routine, sizes: Mapping[str, int]) -> Routine:
     bound = bind(substitute_routine(routine, constants) if constants else routine, own)
     left = _symbols(bound)
     if left:
-        raise UsageProblem(
-            Diagnostic("size-unbound", f"`{routine.name}` needs a value for `{min(left)}` to be executed")
+        raise UsageProblem.of(
+            "size-unbound", f"`{routine.name}` needs a value for `{min(left)}` to be executed"
         )
     return bound
 

@@ -24,7 +24,7 @@ from isamap.machine.families import ROWS, Row, check_variables, describe_row, re
 from isamap.machine.fields import read_items, read_mapping, read_names, read_text
 from isamap.machine.keys import COUNT, TEXT, Keys, ListOf, NamedBy
 from isamap.machine.tree import MAX_FILE_BYTES, Findings, Node, decode, read_tree
-from isamap.source import Diagnostic, Source, UsageProblem, open_beside, read_limited
+from isamap.source import Source, UsageProblem, open_beside, read_limited
 from isamap.source.records import dataclass
 from isamap.syntax import parse_kernel, substitute_text
 
@@ -195,7 +195,7 @@ def _source(path: Path, name: str) -> Source:
         return decode(name, read_limited(path, MAX_FILE_BYTES))
     except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
         said = getattr(error, "strerror", None) or str(error)
-        raise UsageProblem(Diagnostic("file-unreadable", f"{name} cannot be read: {said}")) from None
+        raise UsageProblem.of("file-unreadable", f"{name} cannot be read: {said}") from None
 
 
 @lru_cache(maxsize=32)

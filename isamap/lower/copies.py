@@ -27,7 +27,7 @@ from isamap.match import (
     find_transfer,
     no_clearing,
 )
-from isamap.source import Diagnostic, NoMapping
+from isamap.source import NoMapping
 from isamap.transform import reads
 
 Nodes = tuple[Node, ...]
@@ -150,14 +150,12 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
         said = f"{value} cannot be brought to {_name_expression(copy.target)} one element at a time"
         if any(any(elements_of(i)) for r in reads(copy.value) for i in r.index):
             said = f"data decides the address of {value}"
-        raise NoMapping(
-            Diagnostic(
-                "no-move",
-                f"{search.machine.name} has no instructions that move one {dtype}: {said}",
-                copy.value.span or copy.target.span,
-                help=f"give {search.machine.name} an instruction that loads one {dtype} into a "
-                "register and one that stores it from there, or choose sizes that its wider moves divide",
-            )
+        raise NoMapping.of(
+            "no-move",
+            f"{search.machine.name} has no instructions that move one {dtype}: {said}",
+            copy.value.span or copy.target.span,
+            help=f"give {search.machine.name} an instruction that loads one {dtype} into a "
+            "register and one that stores it from there, or choose sizes that its wider moves divide",
         )
     return found
 

@@ -36,7 +36,7 @@ from isamap.machine import LineHint, line_hints
 from isamap.match import MoveSearch, OperandTile, Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import Prefetch, Stage, loops_inside
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import replace
 from isamap.transform import reads
 
@@ -374,12 +374,10 @@ def tensor_lines(
     read = _read_of(operand.subject)
     box = _box(read, place) if read is not None and read.fill is None else None
     if read is None or box is None:
-        raise UsageProblem(
-            Diagnostic(
-                "schedule-overlap",
-                f"`{operand.name}` cannot be prefetched: the reads of its iterations are not a box of one array",
-                help=f"stage it, and prefetch the buffer; or drop `prefetch {operand.name}`",
-            )
+        raise UsageProblem.of(
+            "schedule-overlap",
+            f"`{operand.name}` cannot be prefetched: the reads of its iterations are not a box of one array",
+            help=f"stage it, and prefetch the buffer; or drop `prefetch {operand.name}`",
         )
     strides = search.strides[read.buffer]
     start, loops = ZERO, list[tuple[str, Index]]()

@@ -17,7 +17,7 @@ from isamap.ir import Index
 from isamap.lower.program import Block, Configure, Declare, For, If, Issue, Node, Parallel, RegisterRef, Value
 from isamap.lower.walk import children, has_parallel, issued_names, walk, with_children
 from isamap.machine import Machine
-from isamap.source import Diagnostic, Infeasible
+from isamap.source import Infeasible
 from isamap.source.records import dataclass, field, replace
 
 Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register's configuration must have
@@ -103,12 +103,10 @@ class _Allocator:
         ]
         fitting.sort(key=lambda n: not places[n] <= self.purpose.keys())
         if not fitting:
-            raise Infeasible(
-                Diagnostic(
-                    "out-of-registers",
-                    f"more values are alive at once than `{value.memory}` has registers ({count})",
-                    help="unroll fewer tiles of that nest: `--fix nest0.unroll.m=1` for axis m of nest 0",
-                )
+            raise Infeasible.of(
+                "out-of-registers",
+                f"more values are alive at once than `{value.memory}` has registers ({count})",
+                help="unroll fewer tiles of that nest: `--fix nest0.unroll.m=1` for axis m of nest 0",
             )
         number = fitting[0]
         self.purpose |= dict.fromkeys(places[number], need)

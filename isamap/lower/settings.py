@@ -29,7 +29,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.walk import walk
 from isamap.machine import Machine
-from isamap.source import Diagnostic, Infeasible
+from isamap.source import Infeasible
 from isamap.source.records import dataclass, replace
 
 Field = tuple[str, str, int | None]
@@ -109,7 +109,7 @@ class _Pass:
             said = (
                 f"`{place}` has to be {required[unset]}, and no instruction of {self.machine.name} sets it so"
             )
-            raise Infeasible(Diagnostic("state-not-set", said))
+            raise Infeasible.of("state-not-set", said)
         return tuple(before), known
 
     def required_throughout(self, body: tuple[Node, ...], variable: str) -> dict[Field, Index]:

@@ -145,7 +145,7 @@ def check_c_types(instruction: Instruction, memories: Mapping[str, Memory], span
 
 
 def _problem(code: str, message: str, span: Span, *notes: str, advice: str | None = None) -> SpecProblem:
-    return SpecProblem(Diagnostic(code, message, span, notes=notes, help=advice))
+    return SpecProblem.of(code, message, span, notes=notes, help=advice)
 
 
 def _function(word: Word, row: Row, around: EmissionNames) -> str:

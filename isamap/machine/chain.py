@@ -22,7 +22,6 @@ from typing import Any, TextIO
 from isamap.hw_specs import FOLDER, machine_path, shipped_drafts, shipped_machines
 from isamap.machine.tree import MAX_FILE_BYTES, ScalarNode, decode, nearest, read_tree
 from isamap.source import (
-    Diagnostic,
     LeavesFolder,
     Source,
     Span,
@@ -112,13 +111,11 @@ def _open(name: str) -> File:
     if path.suffix in _SUFFIXES:
         return _read_file(path, name)
     near = nearest(name, known)
-    raise UsageProblem(
-        Diagnostic(
-            "unknown-machine",
-            f"there is no machine called `{name}`",
-            notes=(f"{_LISTED}; a path ends in .yaml",),
-            help=f"did you mean `{near}`?" if near else None,
-        )
+    raise UsageProblem.of(
+        "unknown-machine",
+        f"there is no machine called `{name}`",
+        notes=(f"{_LISTED}; a path ends in .yaml",),
+        help=f"did you mean `{near}`?" if near else None,
     )
 
 
@@ -133,7 +130,7 @@ def _read_file(path: Path, name: str) -> File:
         data = read_limited(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
         said = getattr(error, "strerror", None) or str(error)
-        raise UsageProblem(Diagnostic("file-unreadable", f"{name} cannot be read: {said}")) from None
+        raise UsageProblem.of("file-unreadable", f"{name} cannot be read: {said}") from None
     return File(decode(name, data), path.resolve())
 
 
@@ -200,7 +197,7 @@ def _parent(extends: ScalarNode, child: File) -> File:
 
 
 def _problem(code: str, message: str, span: Span, *notes: str, advice: str | None = None) -> SpecProblem:
-    return SpecProblem(Diagnostic(code, message, span, notes=notes, help=advice))
+    return SpecProblem.of(code, message, span, notes=notes, help=advice)
 
 
 HEADER_END = "instructions"

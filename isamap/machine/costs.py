@@ -263,13 +263,11 @@ def _time(
     """Return the expression of a time, in ns, which is a number of at least 0 at every instance."""
     per_ns = clock_ghz if time.in_cycles else 1.0
     if per_ns is None:
-        raise SpecProblem(
-            Diagnostic(
-                "clock-missing",
-                "a cost in cycles needs the machine's clock",
-                time.text.span,
-                help="add `clock_ghz: …`, or state the cost in ns",
-            )
+        raise SpecProblem.of(
+            "clock-missing",
+            "a cost in cycles needs the machine's clock",
+            time.text.span,
+            help="add `clock_ghz: …`, or state the cost in ns",
         )
     written = substitute_text(time.text.text, row)
     if NUMBER.fullmatch(written):
@@ -284,7 +282,7 @@ def _time(
         shown = f"; its parameters are {', '.join(names)}" if names else "; the instruction has no parameters"
         said = f"`{written}` is not a cost: {error.diagnostics[0].message}{shown}"
         cut = "put values with a comma in quotes" if written.count("(") > written.count(")") else None
-        raise SpecProblem(Diagnostic("bad-cost", said, time.text.span, help=cut)) from None
+        raise SpecProblem.of("bad-cost", said, time.text.span, help=cut) from None
     if (flaw := find_flaw(expr, ranges, instruction.where)) is not None:
         raise SpecProblem(_report_flaw(time, written, flaw, ranges))
     if isinstance(expr, Const):
@@ -297,7 +295,7 @@ def _number(written: str, time: TimeSpec) -> float:
     value = float(written)
     if value < 0 or not isfinite(value):
         said = f"a cost is a finite number of at least 0, not {written}"
-        raise SpecProblem(Diagnostic("bad-cost", said, time.text.span))
+        raise SpecProblem.of("bad-cost", said, time.text.span)
     return value
 
 

@@ -482,4 +482,4 @@ def _number(word: Word, iteration: Iteration, row: Row) -> int:
 
 
 def _problem(message: str, span: Span, advice: str | None = None) -> SpecProblem:
-    return SpecProblem(Diagnostic("emit-sequence", message, span, help=advice))
+    return SpecProblem.of("emit-sequence", message, span, help=advice)

@@ -34,7 +34,7 @@ from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.row_moves import with_whole_tiles
 from isamap.machine.target_fields import Length
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import replace
 
 
@@ -63,13 +63,11 @@ def at_given(machine: Machine, given: Given) -> Machine:
             served.append((name, values))
     if served and (len(served) > 1 or served[0][0] not in {n.constant for n in machine.target.lengths}):
         names = " and ".join(f"`{name}`" for name, _ in served)
-        raise UsageProblem(
-            Diagnostic(
-                "option-value",
-                f"no program of {machine.name} can serve several values of {names}",
-                notes=("it serves those of one constant for which `target: {lengths: …}` asks the hardware",),
-                help="give one value behind `@`",
-            )
+        raise UsageProblem.of(
+            "option-value",
+            f"no program of {machine.name} can serve several values of {names}",
+            notes=("it serves those of one constant for which `target: {lengths: …}` asks the hardware",),
+            help="give one value behind `@`",
         )
     return replace(at_lengths(machine, chosen), served=served[0] if served else None)
 
@@ -78,12 +76,10 @@ def _among(machine: Machine, name: str) -> tuple[int, ...]:
     """Return the values that the description allows for a constant. Raises: UsageProblem."""
     found = next((length.among for length in machine.target.lengths if length.constant == name), ())
     if not found:
-        raise UsageProblem(
-            Diagnostic(
-                "option-value",
-                f"{machine.name} does not say which values `{name}` may have",
-                help=f"name them: `@{name}=2,4,8`, or write `lengths: {{{name}: … in 2, 4, 8}}`",
-            )
+        raise UsageProblem.of(
+            "option-value",
+            f"{machine.name} does not say which values `{name}` may have",
+            help=f"name them: `@{name}=2,4,8`, or write `lengths: {{{name}: … in 2, 4, 8}}`",
         )
     return found
 
@@ -112,7 +108,7 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
     for name in given.keys() - values.keys():
         known = ", ".join(values) or "none"
         said = f"{machine.name} has no constant called `{name}`"
-        raise UsageProblem(Diagnostic("option-value", said, notes=(f"its constants: {known}",)))
+        raise UsageProblem.of("option-value", said, notes=(f"its constants: {known}",))
     indices: dict[str, Index | int] = dict(values)
     lengths = tuple(replace(length, value=values.get(length.constant)) for length in machine.target.lengths)
     memories = {name: _memory(memory, indices) for name, memory in machine.memories.items()}
@@ -146,7 +142,7 @@ def _value(p: Param, given: Mapping[str, int], machine: Machine) -> int:
     if (low is not None and value < low) or (high is not None and value > high):
         ends = ("" if end is None else str(end) for end in (low, high))
         said = f"`{p.name}` of {machine.name} is {'..'.join(ends)}, not {value}"
-        raise UsageProblem(Diagnostic("option-value", said, help="give a value of this range behind `@`"))
+        raise UsageProblem.of("option-value", said, help="give a value of this range behind `@`")
     return value
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from isamap.machine import tree
 from isamap.machine.chain import File
 from isamap.machine.tree import Node, ScalarNode, Sequence, read_tree
-from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean
+from isamap.source import Source, Span, UsageProblem, did_you_mean
 
 _MEMORY = re.compile(r"\b(?:memory|view)\s+([A-Za-z_][A-Za-z_0-9]*)\b[^;(]*\(([^)]*)\)")
 _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*=\s*([^,]*[^,\s])")
@@ -49,13 +49,11 @@ def _place(source: Source, path: str) -> Span:
         else:
             break
     if keys or not isinstance(node, ScalarNode):
-        raise UsageProblem(
-            Diagnostic(
-                "unknown-place",
-                f"`{path[:80]}` is not a parameter",
-                help="name one, as in `units.execute.count`, `links.dram.spad.bandwidth_bytes_per_ns`, "
-                "`memories.spad.bytes` or `clock_ghz`",
-            )
+        raise UsageProblem.of(
+            "unknown-place",
+            f"`{path[:80]}` is not a parameter",
+            help="name one, as in `units.execute.count`, `links.dram.spad.bandwidth_bytes_per_ns`, "
+            "`memories.spad.bytes` or `clock_ghz`",
         )
     return node.span
 
@@ -89,14 +87,12 @@ def _attribute(source: Source, root: tree.MappingNode, path: str, memory: str, a
 
 def _unknown(source: Source, path: str, word: str, known: Iterable[str]) -> UsageProblem:
     names = list(known)
-    return UsageProblem(
-        Diagnostic(
-            "unknown-place",
-            f"{source.name} does not state `{path[:80]}`: it has no `{word[:40]}` there",
-            notes=(
-                f"there are {', '.join(names[:16])}" if names else "there is none",
-                "to change an inherited parameter, state it in this file",
-            ),
-            help=did_you_mean(word, names),
-        )
+    return UsageProblem.of(
+        "unknown-place",
+        f"{source.name} does not state `{path[:80]}`: it has no `{word[:40]}` there",
+        notes=(
+            f"there are {', '.join(names[:16])}" if names else "there is none",
+            "to change an inherited parameter, state it in this file",
+        ),
+        help=did_you_mean(word, names),
     )

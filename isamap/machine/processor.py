@@ -29,7 +29,7 @@ from isamap.machine import allowed
 from isamap.machine.chain import HEADER_END
 from isamap.machine.target_fields import read_target
 from isamap.machine.tree import Findings, MappingNode, ScalarNode, decode, read_tree
-from isamap.source import Diagnostic, MissingTool, is_digits
+from isamap.source import MissingTool, is_digits
 from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.process import run_process
 from isamap.source.records import asdict, dataclass
@@ -133,7 +133,7 @@ def detect_machine() -> str:
     ]
     if not fitting:
         said = f"no shipped machine fits this {platform.machine()} processor"
-        raise MissingTool(Diagnostic("no-machine-fits", said, help="name one with --hw"))
+        raise MissingTool.of("no-machine-fits", said, help="name one with --hw")
     return max(fitting)[2]
 
 

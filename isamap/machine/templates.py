@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from isamap.hw_specs import template_text
-from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.source import UsageProblem, did_you_mean
 from isamap.source.records import dataclass
 
 
@@ -107,7 +107,7 @@ def read_figure(asked: TemplateParameter, word: str, sizes: Mapping[str, int]) -
     is_fine = asked.least <= value <= asked.most and (value % asked.multiple == 0 or not asked.is_whole)
     if (scale != 1 and not asked.is_size) or not is_fine:
         said = f"{asked.name} is {bounds}{rule}, not `{word[:40]}`"
-        raise UsageProblem(Diagnostic("option-value", said, help=f"it is the {asked.question}"))
+        raise UsageProblem.of("option-value", said, help=f"it is the {asked.question}")
     return int(value) if asked.is_whole else value
 
 
@@ -118,7 +118,7 @@ def asked_of(kind: str, name: str) -> TemplateParameter:
         known = [asked.name for asked in KINDS[kind].asked]
         said = f"a machine of kind {kind} has no `{name[:40]}`"
         notes = (f"known: {', '.join(known)}",)
-        raise UsageProblem(Diagnostic("unknown-figure", said, notes=notes, help=did_you_mean(name, known)))
+        raise UsageProblem.of("unknown-figure", said, notes=notes, help=did_you_mean(name, known))
     return found
 
 

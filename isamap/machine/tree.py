@@ -259,7 +259,7 @@ def _kind(event: Any) -> str:
 
 
 def _problem(code: str, message: str, span: Span | None, advice: str | None = None) -> SpecProblem:
-    return SpecProblem(Diagnostic(code, message, span, help=advice))
+    return SpecProblem.of(code, message, span, help=advice)
 
 
 def _translate_error(error: Any, source: Source) -> SpecProblem:

@@ -37,7 +37,7 @@ from isamap.graph.quantising import HALF
 from isamap.graph.sizes import Given
 from isamap.onnx.onnx_definitions import DEFINITIONS, evaluator_of
 from isamap.onnx.onnx_files import MOST_BYTES, OnnxReader, damaged_model, onnx_package, without_weights
-from isamap.source import Diagnostic, UsageProblem, map_file, open_regular
+from isamap.source import UsageProblem, map_file, open_regular
 
 ROUNDED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
 """Operators, or how their names begin, whose integers may be one step away: merged ones round once."""
@@ -54,7 +54,7 @@ def read_model(path: Path) -> Model:
             content = map_file(file)
     except OSError as error:
         said = f"{path} cannot be read: {error.strerror}"
-        raise UsageProblem(Diagnostic("file-unreadable", said)) from None
+        raise UsageProblem.of("file-unreadable", said) from None
     return parse_model(content, path)
 
 
@@ -128,7 +128,7 @@ def compile_model(
     """
     if fusion not in METHODS:
         said = f"`fusion` is {', '.join(METHODS)}, not `{fusion}`"
-        raise UsageProblem(Diagnostic("argument-mismatch", said))
+        raise UsageProblem.of("argument-mismatch", said)
     how = ModelOptions(
         machine, heuristic, limit_s, jobs=1,
         threads=given_count("threads", threads, 1, MAX_THREADS),
@@ -158,7 +158,7 @@ class OnnxReference:
                 self._evaluator = evaluator_of(onnx_package().load(str(path)))
         except Exception as error:  # noqa: BLE001 - it raises errors of several kinds
             said = f"ONNX's evaluator does not take this model: {str(error).splitlines()[0][:120]}"
-            raise UsageProblem(Diagnostic("onnx-node", said)) from None
+            raise UsageProblem.of("onnx-node", said) from None
         self._constants = constants
 
     def evaluate(

@@ -85,13 +85,13 @@ def read_buffers(source: Source) -> BufferTable:
     lines = source.text.splitlines(keepends=True)
     rows = [(n, cells) for n, cells in _rows(source, lines) if cells]
     if not rows:
-        raise UsageProblem(Diagnostic("buffers-empty", f"{source.name} is empty", help=_describe_columns()))
+        raise UsageProblem.of("buffers-empty", f"{source.name} is empty", help=_describe_columns())
     (_, first), *rest = rows
     header = [cell.strip() for cell in first]
     _check_header(header, source)
     if len(rest) > MAX_BUFFERS:
-        raise UsageProblem(
-            Diagnostic("buffers-too-many", f"{source.name} has {len(rest)} buffers, more than {MAX_BUFFERS}")
+        raise UsageProblem.of(
+            "buffers-too-many", f"{source.name} has {len(rest)} buffers, more than {MAX_BUFFERS}"
         )
     starts = [0]
     for line in lines:
@@ -132,7 +132,7 @@ def _rows(source: Source, lines: Sequence[str]) -> list[tuple[int, list[str]]]:
             rows += [(number, cells) for cells in csv.reader([line])]
         except csv.Error as error:  # a cell longer than such a reader takes
             said = f"line {number + 1} of {source.name} is not a row of CSV: {error}"
-            raise UsageProblem(Diagnostic("buffers-row", said)) from None
+            raise UsageProblem.of("buffers-row", said) from None
     return rows
 
 
@@ -142,15 +142,13 @@ def _check_header(header: list[str], source: Source) -> None:
         if len(set(header)) == len(header):
             return
         twice = next(c for c in header if header.count(c) > 1)
-        raise UsageProblem(Diagnostic("buffers-header", f"{source.name} has two columns `{twice}`"))
+        raise UsageProblem.of("buffers-header", f"{source.name} has two columns `{twice}`")
     near = get_close_matches(missing[0], header, n=1)
-    raise UsageProblem(
-        Diagnostic(
-            "buffers-header",
-            f"{source.name} has no column `{missing[0]}`",
-            notes=(f"columns: {', '.join(c[:40] for c in header[:12])}",),
-            help=f"is `{near[0]}` meant?" if near else _describe_columns(),
-        )
+    raise UsageProblem.of(
+        "buffers-header",
+        f"{source.name} has no column `{missing[0]}`",
+        notes=(f"columns: {', '.join(c[:40] for c in header[:12])}",),
+        help=f"is `{near[0]}` meant?" if near else _describe_columns(),
     )
 
 

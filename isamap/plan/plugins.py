@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 
 if TYPE_CHECKING:
     from isamap.plan.protocols import CostModel, Evaluator, Heuristic
@@ -75,16 +75,14 @@ def _check(kind: Kind, name: str) -> None:
     name, given = _split_name(name)
     if name in BUILT_IN[kind] and given:
         what = f"takes no word behind it, `{given[:80]}`"
-        raise UsageProblem(Diagnostic("plugin-word", f"the {kind} `{name}` {what}", help=f"write `{name}`"))
+        raise UsageProblem.of("plugin-word", f"the {kind} `{name}` {what}", help=f"write `{name}`")
     if name not in BUILT_IN[kind] and _find_entry_point(kind, name) is None:
         near = get_close_matches(name, known_names(kind), n=1, cutoff=0.5)
-        raise UsageProblem(
-            Diagnostic(
-                "plugin-unknown",
-                f"there is no {kind} `{name[:80]}`",
-                notes=(f"known: {', '.join(known_names(kind))}",),
-                help=f"did you mean `{near[0]}`?" if near else f"packages offer them as `{GROUPS[kind]}`",
-            )
+        raise UsageProblem.of(
+            "plugin-unknown",
+            f"there is no {kind} `{name[:80]}`",
+            notes=(f"known: {', '.join(known_names(kind))}",),
+            help=f"did you mean `{near[0]}`?" if near else f"packages offer them as `{GROUPS[kind]}`",
         )
 
 
@@ -139,13 +137,11 @@ def _load(kind: Kind, name: str) -> object:
         if not isinstance(getattr(plugin, "name", None), str):
             raise TypeError("it has no `name`")
     except Exception as error:  # whatever a stranger's module does must not look like a fault of ours
-        raise UsageProblem(
-            Diagnostic(
-                "plugin-broken",
-                f"the {kind} `{name}` of {_package(point)} does not load",
-                notes=(f"{type(error).__name__}: {error}", f"it is `{point.value}`"),
-                help=f"update or remove the package; built in: {', '.join(BUILT_IN[kind])}",
-            )
+        raise UsageProblem.of(
+            "plugin-broken",
+            f"the {kind} `{name}` of {_package(point)} does not load",
+            notes=(f"{type(error).__name__}: {error}", f"it is `{point.value}`"),
+            help=f"update or remove the package; built in: {', '.join(BUILT_IN[kind])}",
         ) from error
     return plugin
 

@@ -180,7 +180,7 @@ def _architecture(machine: Machine) -> tuple[str, ...]:
         for runs in family.emulators.values():
             return runs.target
         said = f"no compiler here is known to make code for the processors of {min(named)}"
-        raise MissingTool(Diagnostic("no-compiler", said, help="check the description on such a computer"))
+        raise MissingTool.of("no-compiler", said, help="check the description on such a computer")
     return ()
 
 

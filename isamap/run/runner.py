@@ -35,7 +35,7 @@ from isamap.run.child import (
 from isamap.run.fills import zeros_at_line
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import Compiled, compile_library, compile_together
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass
 
 # The worker is a script that nothing of this package can be imported into: what both need stands there.
@@ -222,7 +222,7 @@ def packed_arrays(
         refuse_status(packer.compiled.interface.name, done.status)
         if done.written_between:
             said = f"`{packer.compiled.interface.name}` writes between the rows of `{packer.source}`"
-            raise RunProblem(Diagnostic("result-wrong", said))
+            raise RunProblem.of("result-wrong", said)
         found[packer.target.name] = done.arrays[packer.target.name]
     return found
 
@@ -259,4 +259,4 @@ def refuse_status(name: str, status: int) -> None:
     """Raise the error for a status other than success. Raises: UsageProblem."""
     if status != 0:
         meaning = STATUSES[status][1] if 0 < status < len(STATUSES) else f"status {status}"
-        raise UsageProblem(Diagnostic("program-refused", f"`{name}` refused its arguments: {meaning}"))
+        raise UsageProblem.of("program-refused", f"`{name}` refused its arguments: {meaning}")

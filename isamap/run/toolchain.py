@@ -28,7 +28,7 @@ from isamap.machine import Machine
 from isamap.machine.allowed import compiler_flags, permission_numbers, support, told_by
 from isamap.run.blame import Emissions, find_refused_emissions
 from isamap.run.emulated import served_files
-from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
+from isamap.source import IsamapError, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import Cache, cache_root, digest, own_root
 from isamap.source.process import run_process
 from isamap.source.progress import Watch, unwatched
@@ -368,7 +368,7 @@ def _is_about_code(says: str, files: Iterable[str]) -> bool:
 
 
 def _lacking(message: str, said: str, help_: str) -> MissingTool:
-    return MissingTool(Diagnostic("system-refused", message, notes=(said.strip()[:300],), help=help_))
+    return MissingTool.of("system-refused", message, notes=(said.strip()[:300],), help=help_)
 
 
 def _place_library(key: str, library: bytes) -> Path:
@@ -391,12 +391,10 @@ def find_compiler(
     chosen = compiler_name or os.environ.get(ENVIRONMENT) or None
     if chosen is not None and chosen not in COMPILERS:
         source = "the call" if compiler_name else ENVIRONMENT
-        raise UsageProblem(
-            Diagnostic(
-                "unknown-compiler",
-                f"{source} names the compiler `{chosen[:60]}`",
-                notes=(f"isamap knows {', '.join(COMPILERS)}; paths and arguments are not accepted",),
-            )
+        raise UsageProblem.of(
+            "unknown-compiler",
+            f"{source} names the compiler `{chosen[:60]}`",
+            notes=(f"isamap knows {', '.join(COMPILERS)}; paths and arguments are not accepted",),
         )
     tried: list[str] = []
     for name in (chosen,) if chosen else COMPILERS:
@@ -411,13 +409,11 @@ def find_compiler(
             tried.append(f"{name} ({compiler.version}): refuses {' '.join((*flags, *own))}")
         else:
             return replace(compiler, flags=own)
-    raise MissingTool(
-        Diagnostic(
-            "no-compiler",
-            "there is no C compiler for this machine here",
-            notes=tuple(tried),
-            help="install gcc or clang, or `pip install isamap[cc]`, which brings one",
-        )
+    raise MissingTool.of(
+        "no-compiler",
+        "there is no C compiler for this machine here",
+        notes=tuple(tried),
+        help="install gcc or clang, or `pip install isamap[cc]`, which brings one",
     )
 
 
@@ -486,13 +482,11 @@ def _first_line(text: str | None) -> str:
 
 
 def _too_slow(name: str, seconds: float, over: str, *notes: str) -> MissingTool:
-    return MissingTool(
-        Diagnostic(
-            "compiler-timeout",
-            f"{name} was stopped after {seconds:g} s, over {over}",
-            notes=notes,
-            help="repeat it when this computer has less to do, or name another compiler in ISAMAP_CC",
-        )
+    return MissingTool.of(
+        "compiler-timeout",
+        f"{name} was stopped after {seconds:g} s, over {over}",
+        notes=notes,
+        help="repeat it when this computer has less to do, or name another compiler in ISAMAP_CC",
     )
 
 
@@ -503,13 +497,11 @@ def _report_refusal(
     if emissions is not None and (found := find_refused_emissions(compiler.name, says, files, emissions)):
         return CompilerRefused(*(replace(d, notes=(*d.notes, by)) for d in found))
     lines = [line for line in says.splitlines() if "error" in line] or says.splitlines()
-    return CompilerRefused(
-        Diagnostic(
-            "compiler-refused",
-            f"{compiler.name} does not accept the emitted {main}",
-            notes=(*(line[:300] for line in lines[:6]), by),
-            help="the `emit` or the `c_types` of the instruction named there may be wrong",
-        )
+    return CompilerRefused.of(
+        "compiler-refused",
+        f"{compiler.name} does not accept the emitted {main}",
+        notes=(*(line[:300] for line in lines[:6]), by),
+        help="the `emit` or the `c_types` of the instruction named there may be wrong",
     )
 
 

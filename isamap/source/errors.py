@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
-from isamap.source.diagnostic import Diagnostic
+from isamap.source.diagnostic import Diagnostic, Edit, Span
 from isamap.source.records import replace
 
 T = TypeVar("T")
@@ -32,6 +32,20 @@ class IsamapError(Exception):
         assert diagnostics, "an error carries at least one diagnostic"
         super().__init__(diagnostics[0].message)
         self.diagnostics = diagnostics
+
+    @classmethod
+    def of(
+        cls,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        notes: tuple[str, ...] = (),
+        help: str | None = None,
+        edits: tuple[Edit, ...] = (),
+    ) -> Self:
+        """Return the error with one finding of these fields."""
+        return cls(Diagnostic(code, message, span, notes=notes, help=help, edits=edits))
 
     def __str__(self) -> str:
         """Return the rendered diagnostics, which Python shows after the class, with notes and the next step."""

@@ -29,7 +29,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from isamap.source.diagnostic import Diagnostic
 from isamap.source.errors import IsamapError, MissingTool, UsageProblem
 
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
@@ -233,5 +232,5 @@ def cannot_write(path: Path, error: OSError | str, advice: str | None = None) ->
     why = error if isinstance(error, str) else error.strerror
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         advice = "make room there, or name a place on another disk"
-        return MissingTool(Diagnostic("output-unwritable", f"{path} cannot be written: {why}", help=advice))
-    return UsageProblem(Diagnostic("output-unwritable", f"{path} cannot be written: {why}", help=advice))
+        return MissingTool.of("output-unwritable", f"{path} cannot be written: {why}", help=advice)
+    return UsageProblem.of("output-unwritable", f"{path} cannot be written: {why}", help=advice)

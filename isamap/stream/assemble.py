@@ -7,7 +7,7 @@ from itertools import islice
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.machine.encodings import ProgramFormat
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.stream.encoding import encode_all, encode_end
 from isamap.stream.memory_layout import ALIGNMENT, align_up, end_of, lay_out, main_memory, memory_sizes
 from isamap.stream.program_file import ProgramFile
@@ -19,12 +19,10 @@ from isamap.stream.unroll import MOST_COMMANDS, unroll
 def require_encoding(machine: Machine) -> ProgramFormat:
     """Return the encoding of a machine's programs. Raises: UsageProblem if no description has one."""
     if machine.program is None:
-        raise UsageProblem(
-            Diagnostic(
-                "no-encoding",
-                f"{machine.name} does not describe the encoding of its instructions",
-                help="give it `program: {word_bits: …}` and each instruction an `encoding`, or take another",
-            )
+        raise UsageProblem.of(
+            "no-encoding",
+            f"{machine.name} does not describe the encoding of its instructions",
+            help="give it `program: {word_bits: …}` and each instruction an `encoding`, or take another",
         )
     return machine.program
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from isamap.ir import Instruction
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.encodings import TOKENS, BitField, Encoding, Quantity
-from isamap.source import Diagnostic, UsageProblem, VerificationFailed
+from isamap.source import UsageProblem, VerificationFailed
 from isamap.source.records import dataclass
 from isamap.stream.command import Command, command_of, quantities
 
@@ -28,7 +28,7 @@ def encode(
     """Return the words of a command. Raises: UsageProblem if a field cannot hold a number, or has none."""
     if item.encoding is None:
         said = f"`{item.name}` has no `encoding`, so that no program can have it"
-        raise UsageProblem(Diagnostic("no-encoding", said, item.span))
+        raise UsageProblem.of("no-encoding", said, item.span)
     places, written = places or {}, entries_of(command, item)
     found = _find_quantities(command, item)
     found |= {Quantity("entry", name): places[name][entry] for name, entry in written.items()}
@@ -65,13 +65,11 @@ def put_field(field: BitField, found: Mapping[Quantity, int], name: str) -> int:
     low, high = field.holdable
     if value % unit or not low <= value // unit <= high:
         why = f"no multiple of {unit}" if value % unit else f"beyond {high} of {unit} each"
-        raise UsageProblem(
-            Diagnostic(
-                "encoding-range",
-                f"field `{field.name}` of `{name}` cannot hold `{field.holds}` = {value}: it is {why}",
-                field.span,
-                help="lay the operand out as the instruction moves it, or try another schedule with --fix",
-            )
+        raise UsageProblem.of(
+            "encoding-range",
+            f"field `{field.name}` of `{name}` cannot hold `{field.holds}` = {value}: it is {why}",
+            field.span,
+            help="lay the operand out as the instruction moves it, or try another schedule with --fix",
         )
     return field.put(value // unit % field.limit)
 
@@ -205,4 +203,4 @@ def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
 
 def refuse_word(at: int, said: str) -> VerificationFailed:
     """Return the error at a word."""
-    return VerificationFailed(Diagnostic("program-word", f"word {at}: {said}"))
+    return VerificationFailed.of("program-word", f"word {at}: {said}")

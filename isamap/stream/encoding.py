@@ -9,7 +9,7 @@ import numpy as np
 from isamap.ir import Instruction, Operand
 from isamap.machine import Machine
 from isamap.machine.encodings import LOOPED, TRIPS, Bundle, Quantity
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, field, replace
 from isamap.stream.accesses import AccessedBytes, accesses
 from isamap.stream.bundles import (
@@ -211,7 +211,7 @@ def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[
         slots = bundle.slots_of(item.cost.unit)
         if not slots:
             said = f"`{item.name}` has no `encoding`, so that no program can have it"
-            raise UsageProblem(Diagnostic("no-encoding", said, item.span))
+            raise UsageProblem.of("no-encoding", said, item.span)
         touches = list(accesses(command, item.instruction))
         first = max((len(words) - MOST_AHEAD, *(touched.earliest(access) for access in touches), 0))
         number, slot = _free(words, first, slots)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from isamap.ir import Axis, DType, Index, Loop, Operand, Read, Routine, Stmt, execute_bound
 from isamap.ir.walk import map_reads
 from isamap.machine import Machine
-from isamap.source import Diagnostic, VerificationFailed
+from isamap.source import VerificationFailed
 from isamap.source.records import dataclass, field, replace
 from isamap.stream.accesses import AccessedBytes, accesses, span_of
 from isamap.stream.command import Address, Command, Register, bound_instruction, extents, integers
@@ -102,7 +102,7 @@ class Execution:
         placed = decode(words, self.machine, contents_of(self.program.tables))
         if len(placed) != instructions:
             said = f"the words are {len(placed)} instructions, and the header promises {instructions}"
-            raise VerificationFailed(Diagnostic("program-word", said))
+            raise VerificationFailed.of("program-word", said)
         ordered = in_queues(placed, decode_end(words, self.machine), self.machine)
         levels: dict[int, list[_Issue]] = {}
         for _, at_once in groupby(ordered, key=lambda one: one.issued):
@@ -370,6 +370,4 @@ def _write(plan: _Plan, n: int, where: Address | Register, values: Array, state:
 
 
 def _wrong(one: Numbered, said: str) -> VerificationFailed:
-    return VerificationFailed(
-        Diagnostic("program-access", f"word {one.at}, `{one.command.instruction}`: {said}")
-    )
+    return VerificationFailed.of("program-access", f"word {one.at}, `{one.command.instruction}`: {said}")

@@ -8,7 +8,7 @@ from math import lcm, prod
 from isamap.ir import DType
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass
 
 ALIGNMENT = 64
@@ -52,7 +52,7 @@ def lay_out(
     for b in program.buffers:
         shape = (_number(b.elements.evaluate(env)),)
         if b.memory and b.offset is None:
-            raise UsageProblem(Diagnostic("stream-unsupported", f"`{b.name}` has no address in {b.memory}"))
+            raise UsageProblem.of("stream-unsupported", f"`{b.name}` has no address in {b.memory}")
         place = end if not b.memory else b.offset or 0
         found[b.name] = StreamArray(b.name, "buffer", b.memory or memory, b.dtype, shape, place)
         end = align_up(end + found[b.name].size_bytes, step) if not b.memory else end
@@ -64,7 +64,7 @@ def main_memory(machine: Machine) -> str:
     names = [m.name for m in machine.memories.values() if m.kind == "addressable" and m.base is None]
     if len(names) != 1:
         said = f"a program has one image of memory, and {machine.name} has {len(names)} addressable ones"
-        raise UsageProblem(Diagnostic("stream-unsupported", said))
+        raise UsageProblem.of("stream-unsupported", said)
     return names[0]
 
 

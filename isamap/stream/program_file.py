@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from isamap.ir.dtypes import DTYPES
 from isamap.machine.encoding_fields import LEAST_BITS, MOST_BITS
-from isamap.source import Diagnostic, VerificationFailed, read_json
+from isamap.source import VerificationFailed, read_json
 from isamap.source.records import dataclass, replace
 from isamap.stream.memory_layout import StreamArray
 from isamap.stream.tables import StreamTable
@@ -228,10 +228,8 @@ def _whole(value: object) -> int:
 
 
 def _refuse_program(name: str, why: str) -> VerificationFailed:
-    return VerificationFailed(
-        Diagnostic(
-            "program-file",
-            f"{name} is not a program: {why}",
-            help="`isamap compile KERNEL --hw MACHINE --emit program` writes one",
-        )
+    return VerificationFailed.of(
+        "program-file",
+        f"{name} is not a program: {why}",
+        help="`isamap compile KERNEL --hw MACHINE --emit program` writes one",
     )

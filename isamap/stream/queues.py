@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 
 from isamap.machine import Machine
-from isamap.source import Diagnostic, VerificationFailed
+from isamap.source import VerificationFailed
 from isamap.source.records import dataclass, field
 from isamap.stream.accesses import accesses
 from isamap.stream.command_words import Numbered
@@ -143,4 +143,4 @@ class QueueRun:
         """Return the error at a command."""
         one = self.placed[number]
         named = one.command.instruction if one.command.instruction == END else f"`{one.command.instruction}`"
-        return VerificationFailed(Diagnostic("program-tokens", f"word {one.at}, {named}: {said}"))
+        return VerificationFailed.of("program-tokens", f"word {one.at}, {named}: {said}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from isamap.machine import Machine
 from isamap.machine.encodings import TokenQueue
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, field
 from isamap.stream.accesses import AccessedBytes, accesses
 from isamap.stream.command import Command
@@ -78,12 +78,10 @@ def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[C
                 f"the queue of tokens from {giver} to {taker} would hold {most_waiting(made, (giver, taker))}"
             )
             depth = queues[giver, taker].depth
-            raise UsageProblem(
-                Diagnostic(
-                    "stream-tokens",
-                    f"{said}, and has room for {depth}",
-                    help="try another schedule with --fix, or smaller sizes",
-                )
+            raise UsageProblem.of(
+                "stream-tokens",
+                f"{said}, and has room for {depth}",
+                help="try another schedule with --fix, or smaller sizes",
             )
         coarse |= full
 
@@ -141,10 +139,8 @@ def _with_tokens(commands: Sequence[Command], pairs: Pairs) -> tuple[list[Comman
 
 def _report_unordered(giver: str, access: AccessedBytes | None, taker: str) -> UsageProblem:
     what = f"`{access.operand}` in {access.memory}" if access is not None else END
-    return UsageProblem(
-        Diagnostic(
-            "stream-tokens",
-            f"{taker} has to wait for {giver}, for {what}, and no queue carries tokens from one to the other",
-            help="describe the queue in `tokens` of `program`, or choose another schedule with --fix",
-        )
+    return UsageProblem.of(
+        "stream-tokens",
+        f"{taker} has to wait for {giver}, for {what}, and no queue carries tokens from one to the other",
+        help="describe the queue in `tokens` of `program`, or choose another schedule with --fix",
     )

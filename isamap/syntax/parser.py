@@ -133,12 +133,10 @@ def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
     Raises: SyntaxProblem if it is not of the language, too long or nested too deeply.
     """
     if len(source.text) > MAX_TEXT_BYTES or len(source.text.encode()) > MAX_TEXT_BYTES:
-        raise SyntaxProblem(
-            Diagnostic(
-                "text-too-large",
-                f"{source.name} has {len(source.text.encode())} bytes; the limit is {MAX_TEXT_BYTES}",
-                help="split it into several files",
-            )
+        raise SyntaxProblem.of(
+            "text-too-large",
+            f"{source.name} has {len(source.text.encode())} bytes; the limit is {MAX_TEXT_BYTES}",
+            help="split it into several files",
         )
     _check_brackets(source)
     try:
@@ -183,13 +181,11 @@ def _check_depth(tree: SyntaxTree, source: Source) -> None:
 
 
 def _too_deep(span: Span) -> SyntaxProblem:
-    return SyntaxProblem(
-        Diagnostic(
-            "nested-too-deeply",
-            f"this is nested more than {MAX_DEPTH} levels deep",
-            span,
-            help="name parts of it with `let`, or write several statements",
-        )
+    return SyntaxProblem.of(
+        "nested-too-deeply",
+        f"this is nested more than {MAX_DEPTH} levels deep",
+        span,
+        help="name parts of it with `let`, or write several statements",
     )
 
 

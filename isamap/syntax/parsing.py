@@ -28,7 +28,7 @@ from isamap.ir import (
     check_view,
     verify,
 )
-from isamap.source import Diagnostic, IsamapError, Source, Span, TypeProblem, is_digits
+from isamap.source import IsamapError, Source, Span, TypeProblem, is_digits
 from isamap.source.records import fields, replace
 from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module
@@ -78,13 +78,11 @@ def parse_kernel(source: Source, name: str | None = None) -> Kernel:
         return chosen[0]
     names = ", ".join(f"`{k.name}`" for k in kernels) or "none"
     expected = "one kernel" if name is None else f"a kernel called `{name}`"
-    raise TypeProblem(
-        Diagnostic(
-            "kernel-missing" if not chosen else "kernel-ambiguous",
-            f"{source.name} should hold {expected}; it holds {names}",
-            Span(source, 0, 0) if source.text else None,
-            help="move the others to files of their own" if chosen else "write `kernel NAME(SIZES) { … }`",
-        )
+    raise TypeProblem.of(
+        "kernel-missing" if not chosen else "kernel-ambiguous",
+        f"{source.name} should hold {expected}; it holds {names}",
+        Span(source, 0, 0) if source.text else None,
+        help="move the others to files of their own" if chosen else "write `kernel NAME(SIZES) { … }`",
     )
 
 

@@ -155,7 +155,7 @@ def problem_at(
     edits: tuple[Edit, ...] = (),
 ) -> TypeProblem:
     """Return a TypeProblem with one finding."""
-    return TypeProblem(Diagnostic(code, message, span, notes=notes, help=advice, edits=edits))
+    return TypeProblem.of(code, message, span, notes=notes, help=advice, edits=edits)
 
 
 def unknown_name(

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from lark import Token, Tree
 
-from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+from isamap.source import Source, Span, SyntaxProblem
 from isamap.source.numbers import BYTES_PER_UNIT
 from isamap.syntax import ast
 from isamap.syntax.parser import SyntaxTree, parse_tree
@@ -271,7 +271,7 @@ class _Builder:
                 else f"`{unit}` must follow a whole number"
             )
             advice = "write KiB, MiB or GiB (of 1024), or the bytes as a number"
-            raise SyntaxProblem(Diagnostic("unknown-unit", said, span, help=advice))
+            raise SyntaxProblem.of("unknown-unit", said, span, help=advice)
         return ast.Number(value.value * scale, Span(span.source, value.span.start, span.end))
 
     def field(self, node: SyntaxTree) -> ast.FieldSyntax:
@@ -286,13 +286,11 @@ def _is_rule(node: Any, rule: str) -> bool:
 def read_number(text: str, span: Span) -> int | float:
     """Return the value of a literal. Raises: SyntaxProblem if it has too many digits for any type."""
     if len(text) > MOST_DIGITS:
-        raise SyntaxProblem(
-            Diagnostic(
-                "number-too-large",
-                f"a number of {len(text)} characters is of no type",
-                span,
-                notes=(f"f64, the largest, ends at 1.8e308; numbers have {MOST_DIGITS} characters at most",),
-            )
+        raise SyntaxProblem.of(
+            "number-too-large",
+            f"a number of {len(text)} characters is of no type",
+            span,
+            notes=(f"f64, the largest, ends at 1.8e308; numbers have {MOST_DIGITS} characters at most",),
         )
     if text.startswith("0x"):
         return int(text, 16)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.torch.dynamo_backend import compiler
 from isamap.torch.segments import Options, Ran, TorchProgram
 
@@ -72,7 +72,7 @@ def _torch() -> Any:
         return import_module("torch")
     except ModuleNotFoundError:
         said = "`isamap.torch` compiles models of torch, which is not installed"
-        raise UsageProblem(Diagnostic("usage", said, help="pip install 'isamap[torch]'")) from None
+        raise UsageProblem.of("usage", said, help="pip install 'isamap[torch]'") from None
 
 
 def explain(

@@ -37,7 +37,7 @@ from isamap.graph.sizes import OpenSizes, is_open, value_of
 from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
 from isamap.onnx.onnx_definitions import DEFINITIONS
-from isamap.source import Diagnostic, IsamapError, OnlyWarned, UsageProblem
+from isamap.source import IsamapError, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
 from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of, outside_tracing
 from isamap.torch.operation_rows import ROWS
@@ -74,7 +74,7 @@ class Options:
             if name not in known:
                 message = f"the backend `isamap` has no option `{name}`"
                 notes = (f"options: {', '.join(known)}",)
-                raise UsageProblem(Diagnostic("usage", message, notes=notes))
+                raise UsageProblem.of("usage", message, notes=notes)
         found = Options(**(given or {}))
         given_flag("pack", found.pack)
         given_flag("portfolio", found.portfolio)

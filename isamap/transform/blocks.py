@@ -25,7 +25,7 @@ from isamap.ir import Assign, Axis, Index, Kernel, Loop, Operand, Read, Stmt
 from isamap.ir.dependences import check_dependences
 from isamap.ir.facts import known_facts
 from isamap.ir.substitute import substitute_stmt
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, replace
 from isamap.transform.block_check import Samples, check_blocks
 from isamap.transform.rewrite import (
@@ -66,12 +66,10 @@ def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
     for one in blocks:
         found = share_blocks(kernel, one, own)
         if isinstance(found, str):
-            raise UsageProblem(
-                Diagnostic(
-                    "blocks-refused",
-                    f"the kernel cannot run in blocks `{one}`: {found}",
-                    help="`isamap explain blocks-refused` lists the conditions on the statements",
-                )
+            raise UsageProblem.of(
+                "blocks-refused",
+                f"the kernel cannot run in blocks `{one}`: {found}",
+                help="`isamap explain blocks-refused` lists the conditions on the statements",
             )
         kernel = found
     return kernel

@@ -39,7 +39,7 @@ from isamap.ir.facts import inside_conditions
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.walk import conjuncts, symbols, with_parts
-from isamap.source import Diagnostic, NoMapping
+from isamap.source import NoMapping
 from isamap.source.records import dataclass, field, replace
 from isamap.transform.loop_bounds import bound_loops
 from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
@@ -343,13 +343,11 @@ def _numeric_range(index: Index, extents: dict[str, Index], read: Read) -> tuple
     numbers = {a: e.value for a, e in extents.items() if e.value is not None}
     bounds = _quotient_range(index, numbers)
     if bounds is None:
-        raise NoMapping(
-            Diagnostic(
-                "fill-range",
-                f"the range of `{index}` cannot be computed, so `{read.buffer}` cannot be padded for it",
-                read.span,
-                help="give its sizes as numbers",
-            )
+        raise NoMapping.of(
+            "fill-range",
+            f"the range of `{index}` cannot be computed, so `{read.buffer}` cannot be padded for it",
+            read.span,
+            help="give its sizes as numbers",
         )
     return Index.of(bounds[0]), Index.of(bounds[1])
 

@@ -25,7 +25,7 @@ from isamap.report.columns import bytes_text
 from isamap.run.blame import Emissions
 from isamap.run.clocking import PAGE, Timed, TimingPlan, time_all
 from isamap.run.toolchain import Compiler, build, find_compiler
-from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
+from isamap.source import MissingTool, Source, UsageProblem
 from isamap.source.numbers import Spread
 from isamap.source.progress import Limited
 from isamap.source.records import replace
@@ -424,12 +424,10 @@ def check_runs_here(machine: Machine) -> None:
             if missing
             else "this processor does not run it itself"
         )
-        raise MissingTool(
-            Diagnostic(
-                "calibrate-elsewhere",
-                f"{machine.name} cannot be measured here: {why}",
-                help="`isamap hw list` says which machines run here; `host` is the one that fits best",
-            )
+        raise MissingTool.of(
+            "calibrate-elsewhere",
+            f"{machine.name} cannot be measured here: {why}",
+            help="`isamap hw list` says which machines run here; `host` is the one that fits best",
         )
 
 
@@ -437,12 +435,10 @@ def _entries(machine: Machine, names: Collection[str] | None) -> tuple[MachineIn
     for name in names or ():
         if name not in machine.instructions:
             near = get_close_matches(name, machine.instructions, n=1)
-            raise UsageProblem(
-                Diagnostic(
-                    "unknown-instruction",
-                    f"{machine.name} has no instruction `{name[:80]}`",
-                    help=f"did you mean `{near[0]}`?" if near else f"see `isamap hw show {machine.called}`",
-                )
+            raise UsageProblem.of(
+                "unknown-instruction",
+                f"{machine.name} has no instruction `{name[:80]}`",
+                help=f"did you mean `{near[0]}`?" if near else f"see `isamap hw show {machine.called}`",
             )
     return tuple(e for n, e in machine.instructions.items() if names is None or n in names)
 

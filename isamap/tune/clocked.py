@@ -38,7 +38,7 @@ from isamap.run.clocking import Timed
 from isamap.run.runner import RunProblem, run_program
 from isamap.run.toolchain import Compiled, CompilerRefused, compile_library
 from isamap.scheduler.answer import schedule
-from isamap.source import Diagnostic, Infeasible, NoMapping, Source
+from isamap.source import Infeasible, NoMapping, Source
 from isamap.source.numbers import Spread
 from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
@@ -80,7 +80,7 @@ class ClockedKernel:
         result = run_program(library, arrays, repeat=calls, limits=ChildLimits(limit_s))
         if not result.seconds:
             said = f"the emitted `{self.kernel.name}` returned: {result.meaning}"
-            raise RunProblem(Diagnostic("clocked-refused", said))
+            raise RunProblem.of("clocked-refused", said)
         return [1e9 * seconds for seconds in result.seconds]
 
 

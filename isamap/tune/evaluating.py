@@ -36,7 +36,7 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import Diagnostic, OnlyWarned, Unkept
+from isamap.source import OnlyWarned, Unkept
 from isamap.source.records import dataclass, fields
 from isamap.tune.store import data_path, open_database
 
@@ -140,12 +140,10 @@ def _log_row(row: tuple[Any, ...]) -> Record:
 
 
 def _unusable(path: Path, why: str) -> Unkept:
-    return Unkept(
-        Diagnostic(
-            "log-unusable",
-            f"the log of evaluations {path} cannot be used: {why}",
-            help="move it away: isamap begins a new one; ISAMAP_DATA_DIR names another folder",
-        )
+    return Unkept.of(
+        "log-unusable",
+        f"the log of evaluations {path} cannot be used: {why}",
+        help="move it away: isamap begins a new one; ISAMAP_DATA_DIR names another folder",
     )
 
 

@@ -22,7 +22,7 @@ from isamap.plan.protocols import Evaluation, Trial
 from isamap.run.fills import make_arrays, make_scalars
 from isamap.run.runner import ChildLimits, RunProblem, compile_packers, packed_arrays, run_program
 from isamap.run.toolchain import Compiled, compile_library, find_compiler
-from isamap.source import Diagnostic, MissingTool, UsageProblem
+from isamap.source import MissingTool, UsageProblem
 from isamap.source.records import dataclass
 
 ROUNDS = 7
@@ -155,7 +155,7 @@ def check_processor(key: str) -> None:
     if this_cpu().key != key:
         said = f"measurements were requested of a processor other than {this_cpu().describe()}"
         help_ = "start workers on computers with the processor of the command"
-        raise UsageProblem(Diagnostic("not-measurable", said, help=help_))
+        raise UsageProblem.of("not-measurable", said, help=help_)
 
 
 def check_here(machine: Machine) -> None:
@@ -164,10 +164,8 @@ def check_here(machine: Machine) -> None:
     if not missing and machine.target.run == "native":
         return
     why = f"this processor lacks {', '.join(missing)}" if missing else "its code is run as a model"
-    raise MissingTool(
-        Diagnostic(
-            "not-measurable",
-            f"schedules for {machine.name} cannot be measured here: {why}",
-            help="`--evaluate simulated` needs no such processor",
-        )
+    raise MissingTool.of(
+        "not-measurable",
+        f"schedules for {machine.name} cannot be measured here: {why}",
+        help="`--evaluate simulated` needs no such processor",
     )

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
 from isamap.machine.processor import Cpu
-from isamap.source import Diagnostic, Source, UsageProblem, read_json, show_value
+from isamap.source import Source, UsageProblem, read_json, show_value
 from isamap.source.numbers import Spread
 from isamap.source.records import asdict, dataclass, fields
 from isamap.tune.measured_parameters import (
@@ -120,9 +120,7 @@ def parse_profile(source: Source) -> Profile:
 
 
 def _refuse_profile(code: str, said: str) -> UsageProblem:
-    return UsageProblem(
-        Diagnostic(code, said, help="make one with `isamap hw calibrate`, or say `--profile none`")
-    )
+    return UsageProblem.of(code, said, help="make one with `isamap hw calibrate`, or say `--profile none`")
 
 
 # --- to JSON ----------------------------------------------------------------------------------------------

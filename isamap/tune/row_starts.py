@@ -26,7 +26,7 @@ from isamap.plan.decisions import block_of, mapping_of, prefetch_of, stage_of, s
 from isamap.plan.problem import Cache, NestOption, Problem, with_fields
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
-from isamap.source import Diagnostic, Infeasible
+from isamap.source import Infeasible
 from isamap.source.records import dataclass, replace
 from isamap.tune.clocked import CANNOT, ClockedKernel
 from isamap.tune.instruction_times import numbers
@@ -123,7 +123,7 @@ def row_figure(
     added_ns = swept.issues_ns - few.issues_ns
     if added_ns <= 0:
         rows = f"{MANY} rows take the processor no longer than {FEW}"
-        raise Infeasible(Diagnostic("rows-without-computing", rows))
+        raise Infeasible.of("rows-without-computing", rows)
     start_ns = max(
         0.0, next(t for one, t in found.items() if one.in_columns).per_piece_ns - swept.per_piece_ns
     )
@@ -466,7 +466,7 @@ def _in_pieces(one: TwoMemoryProduct, problem: Problem) -> Schedule:
     b = next(operand for operand in option.operands if operand.tensor == "B")
     if one.hinted:
         if not b.prefetching.hints or (one.in_columns and not b.prefetching.is_streamed):
-            raise Infeasible(Diagnostic("rows-without-hints", "inputs that do not stream have no hints"))
+            raise Infeasible.of("rows-without-hints", "inputs that do not stream have no hints")
         fixed[prefetch_of(0, b.name)] = len(b.prefetching.hints)
     elif b.prefetching.hints and one.m > FEW:
         fixed[prefetch_of(0, b.name)] = 0
@@ -492,11 +492,11 @@ def _plain(one: TwoMemoryProduct, problem: Problem) -> tuple[int, NestOption]:
         if sorted(operand.tensor for operand in option.operands) == [*"ABC"] and "m" in _tiles(option)
     ]
     if not plain:
-        raise Infeasible(Diagnostic("rows-by-factors", "no instruction multiplies registers"))
+        raise Infeasible.of("rows-by-factors", "no instruction multiplies registers")
     narrow = [(number, option) for number, option in plain if FEW % _tiles(option)["m"] == 0]
     if not narrow:
         least = min(_tiles(option)["m"] for _, option in plain)
-        raise Infeasible(Diagnostic("rows-by-tiles", f"no issue multiplies {FEW} rows: one takes {least}"))
+        raise Infeasible.of("rows-by-tiles", f"no issue multiplies {FEW} rows: one takes {least}")
     took = {number: option.interval_ns * _issues(option, one.m, one.n) for number, option in narrow}
     near = [(number, option) for number, option in narrow if took[number] <= NEAR * min(took.values())]
     return min(near, key=lambda o: _issues(o[1], one.m, one.n))

@@ -39,7 +39,7 @@ from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.summing import SWEPT
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.time_parts import where_time_goes
-from isamap.source import Diagnostic, Infeasible
+from isamap.source import Infeasible
 from isamap.source.records import dataclass, replace
 from isamap.tune.clocked import CANNOT, ClockedKernel
 from isamap.tune.instruction_times import numbers
@@ -101,7 +101,7 @@ def of_streams(
     try:
         if link.source_memory not in sizes:
             said = f"it was not measured how fast {link.source_memory} is read"
-            raise Infeasible(Diagnostic("streams-of-nothing", said))
+            raise Infeasible.of("streams-of-nothing", said)
         return measure(link.source_memory, link.streams, min(sizes[link.source_memory], MOST_BYTES))
     except CANNOT as problem:
         why = problem.diagnostics[0].message
@@ -122,7 +122,7 @@ def figure_of(
         few, many = took[FEW, hinted], took[most, hinted]
         added_ns = many.computing_ns - few.computing_ns
         if added_ns <= 0:
-            raise Infeasible(Diagnostic("streams-without-computing", "more rows take no longer by the model"))
+            raise Infeasible.of("streams-without-computing", "more rows take no longer by the model")
         factor = max(0.0, (many.ns - few.ns) / added_ns)
         left_ns = few.ns - stated.traffic_factor * few.traffic_ns - factor * few.computing_ns
         found[hinted] = (factor, max(0.0, left_ns / rows))
@@ -149,7 +149,7 @@ def _measure_products(
             break
     else:
         rows = f"{MORE[-1]} rows take longer to compute than to come from memory"
-        raise Infeasible(Diagnostic("streams-none", rows))
+        raise Infeasible.of("streams-none", rows)
     for m, clocked in asked.items():
         a = numbers(F32, m * K, rng).reshape(m, K)
         arrays[m] = {"A": a, "B": b, "C": np.zeros((m, n), np.float32)}
@@ -182,7 +182,7 @@ def best_in_place(
             if best is None or (found.cost_ns or 0.0) < (best.cost_ns or 0.0):
                 best = found
     if best is None:
-        raise Infeasible(Diagnostic("streams-not-in-place", _why_none(problem, along_sum)))
+        raise Infeasible.of("streams-not-in-place", _why_none(problem, along_sum))
     return best
 
 

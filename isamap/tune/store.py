@@ -29,7 +29,6 @@ from isamap.hw_specs import profile_path, shipped_machines
 from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.processor import Cpu, this_cpu
 from isamap.source import (
-    Diagnostic,
     OnlyWarned,
     Source,
     Unkept,
@@ -111,7 +110,7 @@ def read_profile(path: Path, machine_digest: str) -> Profile:
         text = data.decode("utf-8") if len(data) <= MAX_BYTES else ""
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise UsageProblem(Diagnostic("profile-unreadable", f"{path} cannot be read: {said}")) from None
+        raise UsageProblem.of("profile-unreadable", f"{path} cannot be read: {said}") from None
     profile = parse_profile(Source(str(path), text))
     check_fits(profile, machine_digest, str(path))
     return profile
@@ -120,25 +119,21 @@ def read_profile(path: Path, machine_digest: str) -> Profile:
 def check_fits(profile: Profile, machine_digest: str, name: str) -> None:
     """Check that a profile was measured of this machine and on this processor. Raises: UsageProblem."""
     if profile.machine_digest != machine_digest:
-        raise UsageProblem(
-            Diagnostic(
-                "profile-other-machine",
-                f"{name} was measured of another machine, or of another version of its description",
-                notes=(
-                    f"measured of {profile.machine}, whose texts have digest {profile.machine_digest[:12]}",
-                    f"the texts of this one have {machine_digest[:12]}",
-                ),
-                help="measure again with `isamap hw calibrate`, or say `--profile none`",
-            )
+        raise UsageProblem.of(
+            "profile-other-machine",
+            f"{name} was measured of another machine, or of another version of its description",
+            notes=(
+                f"measured of {profile.machine}, whose texts have digest {profile.machine_digest[:12]}",
+                f"the texts of this one have {machine_digest[:12]}",
+            ),
+            help="measure again with `isamap hw calibrate`, or say `--profile none`",
         )
     if profile.cpu.key != this_cpu().key:
-        raise UsageProblem(
-            Diagnostic(
-                "profile-other-cpu",
-                f"{name} was measured on another processor: {profile.cpu.describe()}",
-                notes=profile.cpu.differences(this_cpu()),
-                help=f"measure here with `isamap hw calibrate {profile.machine}`, or say `--profile none`",
-            )
+        raise UsageProblem.of(
+            "profile-other-cpu",
+            f"{name} was measured on another processor: {profile.cpu.describe()}",
+            notes=profile.cpu.differences(this_cpu()),
+            help=f"measure here with `isamap hw calibrate {profile.machine}`, or say `--profile none`",
         )
 
 
@@ -164,12 +159,10 @@ def check_names(profile: Profile, machine: Machine) -> None:
 
 def _check_known(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        raise UsageProblem(
-            Diagnostic(
-                "profile-other-machine",
-                f"the profile names the {what} `{name[:40]}`, which its machine does not have",
-                help="measure again with `isamap hw calibrate`, or say `--profile none`",
-            )
+        raise UsageProblem.of(
+            "profile-other-machine",
+            f"the profile names the {what} `{name[:40]}`, which its machine does not have",
+            help="measure again with `isamap hw calibrate`, or say `--profile none`",
         )
 
 

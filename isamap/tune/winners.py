@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from isamap.source import Diagnostic, Unkept
+from isamap.source import Unkept
 from isamap.source.records import dataclass, fields
 from isamap.tune.store import data_path, open_database
 
@@ -174,10 +174,8 @@ def _winner(row: tuple[Any, ...]) -> Winner:
 
 def unusable(path: Path, why: str) -> Unkept:
     """Return the warning that a file of the tuning database cannot be used, with the reason."""
-    return Unkept(
-        Diagnostic(
-            "tuning-unusable",
-            f"the tuning database {path} cannot be used: {why}",
-            help="move it away: isamap begins a new one; ISAMAP_DATA_DIR names another folder",
-        )
+    return Unkept.of(
+        "tuning-unusable",
+        f"the tuning database {path} cannot be used: {why}",
+        help="move it away: isamap begins a new one; ISAMAP_DATA_DIR names another folder",
     )

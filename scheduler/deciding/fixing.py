@@ -29,9 +29,7 @@ def resolve(problem: Problem, fixed: Mapping[str, int]) -> dict[str, int]:
         name, given = _resolve_word(word, value, known)
         _check_value(name, given)
         if found.get(name, given) != given:
-            raise UsageProblem(
-                Diagnostic("fix-twice", f"`{name}` is fixed twice: to {found[name]}, and to {given}")
-            )
+            raise UsageProblem.of("fix-twice", f"`{name}` is fixed twice: to {found[name]}, and to {given}")
         found[name] = given
     return dict(sorted(found.items()))
 
@@ -85,7 +83,7 @@ def _check_value(name: str, value: int) -> None:
     domain = domain_of(name)
     if domain is not None and value not in domain:
         said = f"`{name}` is {domain}, not {value}"
-        raise UsageProblem(Diagnostic("fix-value", said, help=domain.meaning))
+        raise UsageProblem.of("fix-value", said, help=domain.meaning)
 
 
 def _ambiguous(word: str, names: list[str]) -> Diagnostic:

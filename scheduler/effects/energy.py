@@ -22,7 +22,7 @@ from isamap.scheduler.deciding.tiling import Tiling, tile
 from isamap.scheduler.deciding.window_buffers import reaches_of
 from isamap.scheduler.effects.analytic import ROUNDED, AnalyticModel
 from isamap.scheduler.effects.copying import copied_again
-from isamap.source import Diagnostic, UsageProblem, add_up
+from isamap.source import UsageProblem, add_up
 from isamap.source.records import dataclass, replace
 
 TIME = AnalyticModel()
@@ -35,10 +35,10 @@ def required_energies(problem: Problem) -> Energies:
     if problem.energies is None:
         said = f"{problem.machine} states no energies"
         help_ = "state `energy` of its memories and `energy_pj` of instructions, or leave out `--objective`"
-        raise UsageProblem(Diagnostic("objective-unavailable", said, help=help_))
+        raise UsageProblem.of("objective-unavailable", said, help=help_)
     if problem.threads > 1:
         said = f"energy is counted of one thread, and {problem.threads} threads perform {problem.kernel}"
-        raise UsageProblem(Diagnostic("objective-unavailable", said, help="leave out `--threads`"))
+        raise UsageProblem.of("objective-unavailable", said, help="leave out `--threads`")
     return problem.energies
 
 

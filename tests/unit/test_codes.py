@@ -19,7 +19,7 @@ from isamap.syntax import parse_module
 
 ROOT = Path(__file__).resolve().parents[2]
 LANGUAGE = [p for folder in ("ir", "syntax") for p in sorted((ROOT / "isamap" / folder).glob("*.py"))]
-RAISED = re.compile(r'(?:problem|unknown|Diagnostic|_refuse)\(\s*f?"([a-z]+(?:-[a-z]+)+)"')
+RAISED = re.compile(r'(?:problem|unknown|Diagnostic|_refuse|\.of)\(\s*f?"([a-z]+(?:-[a-z]+)+)"')
 EXAMPLES = {code: e.example for code, e in read_codes().items() if e.example}
 
 

@@ -37,7 +37,7 @@ from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, coordinate_names, extents_of
 from isamap.match.tiles.walks import LoopAxis, Loops, lengths_at_run_time, walk_of
-from isamap.source import Diagnostic, NoMapping
+from isamap.source import NoMapping
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, bounding_axes, distinct_reads, statements, symbols
 
@@ -481,7 +481,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
     for operand in (o for o in kernel.operands if o.name in placed and o.memory not in mains):
         said = f"`{operand.name}` is in `{operand.memory}`, which is not a main memory of {machine.name}"
         help_ = f"write one of: {', '.join(mains)}; or leave out `@ {operand.memory}`"
-        raise NoMapping(Diagnostic("unknown-memory", said, operand.span, help=help_))
+        raise NoMapping.of("unknown-memory", said, operand.span, help=help_)
     return MoveSearch(
         machine,
         layouts(kernel),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from isamap.source import Diagnostic, Source, Span, SyntaxProblem, is_digits
+from isamap.source import Source, Span, SyntaxProblem, is_digits
 from isamap.source.records import dataclass
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
@@ -87,4 +87,4 @@ class TextReader:
         return self.problem(f"`{span.text}` is not allowed here: expected {choices}", span, advice)
 
     def problem(self, message: str, span: Span, advice: str | None = None) -> SyntaxProblem:
-        return SyntaxProblem(Diagnostic("schedule-syntax", message, span, help=advice))
+        return SyntaxProblem.of("schedule-syntax", message, span, help=advice)

@@ -25,7 +25,7 @@ from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import TextReader
 from isamap.plan.text.stage_lines import parse_stage, time_alternately
 from isamap.plan.text.writing import FORMAT, text_digest
-from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+from isamap.source import Source, Span, SyntaxProblem
 from isamap.source.records import dataclass, field, replace
 
 MAX_TEXT_CHARACTERS = 1_000_000
@@ -43,11 +43,9 @@ def parse_schedule(source: Source) -> Schedule:
     Raises: SyntaxProblem if it is not a schedule.
     """
     if len(source.text) > MAX_TEXT_CHARACTERS:
-        raise SyntaxProblem(
-            Diagnostic(
-                "schedule-syntax",
-                f"{source.name} has {len(source.text)} characters; the limit is {MAX_TEXT_CHARACTERS}",
-            )
+        raise SyntaxProblem.of(
+            "schedule-syntax",
+            f"{source.name} has {len(source.text)} characters; the limit is {MAX_TEXT_CHARACTERS}",
         )
     reader = TextReader(source)
     reader.skip_blank()
