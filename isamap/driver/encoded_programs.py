@@ -13,7 +13,7 @@ from isamap.driver.verifying import Case, ComparedResult, case_of, with_unverifi
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
 from isamap.run.fills import fills_of, make_arrays, make_scalars
-from isamap.source import Diagnostic, Source, UsageProblem, VerificationFailed, read_limited
+from isamap.source import Source, UsageProblem, VerificationFailed, read_limited
 from isamap.stream.execute import execute_program
 from isamap.stream.program_file import ProgramFile, read_program
 from isamap.syntax import parse_kernel
@@ -28,7 +28,7 @@ def compile_words(
     sizes = complete_sizes(parse_kernel(request.kernel), request.sizes)
     if open_ones := [name for name, size in sizes.items() if isinstance(size, Range)]:
         said = f"a program is made for numbers, and {open_ones[0]} is a range"
-        raise UsageProblem(Diagnostic("stream-unsupported", said, help="give each size as one number"))
+        raise UsageProblem.of("stream-unsupported", said, help="give each size as one number")
     made = compile_request(request, "lower", watch)
     assert made.program, "the stages have run"
     assert made.machine, "the stages have run"
@@ -44,10 +44,10 @@ def load_program(path: str, machine: Machine) -> ProgramFile:
         data = read_limited(Path(path), MOST_FILE_BYTES)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
-        raise UsageProblem(Diagnostic("file-unreadable", f"{path} cannot be read: {said}")) from None
+        raise UsageProblem.of("file-unreadable", f"{path} cannot be read: {said}") from None
     if len(data) > MOST_FILE_BYTES:
         said = f"{path} is larger than {MOST_FILE_BYTES >> 20} MB"
-        raise UsageProblem(Diagnostic("file-too-large", said))
+        raise UsageProblem.of("file-too-large", said)
     program = read_program(data, path)
     if program.machine_sha256 != machine.digest:
         same = program.machine == machine.name
@@ -96,4 +96,4 @@ def program_cases(
 
 def mismatch(said: str, advice: str) -> UsageProblem:
     """Return the error that a file belongs to another kernel or machine."""
-    return UsageProblem(Diagnostic("program-mismatch", said, help=advice))
+    return UsageProblem.of("program-mismatch", said, help=advice)

@@ -15,7 +15,6 @@ from os import PathLike
 from typing import Any, Literal, TypeVar, cast
 
 from isamap.source import (
-    Diagnostic,
     UsageProblem,
     did_you_mean,
     real_number,
@@ -220,12 +219,12 @@ def given_items(name: str, value: object, code: str, example: str) -> list[tuple
     """Return the pairs of a mapping whose keys are names."""
     if not isinstance(value, Mapping):
         said = f"`{name}` takes values by name, not {show_value(value)}"
-        raise UsageProblem(Diagnostic(code, said, help=example))
+        raise UsageProblem.of(code, said, help=example)
     items = cast("Mapping[object, object]", value).items()
     for key, _ in items:
         if not isinstance(key, str):
             said = f"`{name}` takes values by name, and {show_value(key)} is not a name"
-            raise UsageProblem(Diagnostic(code, said, help=example))
+            raise UsageProblem.of(code, said, help=example)
     return cast("list[tuple[str, object]]", list(items))
 
 
@@ -242,9 +241,7 @@ def as_number(name: str, value: object) -> str | None:
 
 def wrong_value(name: str, expected: str, value: object, advice: str | None = None) -> UsageProblem:
     """Return the error of a wrong argument value from Python."""
-    return UsageProblem(
-        Diagnostic("option-value", f"`{name}` takes {expected}, not {show_value(value)}", help=advice)
-    )
+    return UsageProblem.of("option-value", f"`{name}` takes {expected}, not {show_value(value)}", help=advice)
 
 
 def read_names(words: Iterable[str]) -> tuple[str, ...]:
@@ -259,8 +256,8 @@ def read_number(word: str, option: str, low: float, high: float) -> float:
     except ValueError:
         value = float("nan")
     if not low <= value <= high:
-        raise UsageProblem(
-            Diagnostic("option-value", f"{option} takes a number from {low:g} to {high:g}, not `{word[:40]}`")
+        raise UsageProblem.of(
+            "option-value", f"{option} takes a number from {low:g} to {high:g}, not `{word[:40]}`"
         )
     return value
 
@@ -269,10 +266,8 @@ def read_count(word: str, option: str, low: int, high: int) -> int:
     """Return the integer that follows an option. Raises: UsageProblem if it is none or outside its limits."""
     value = int(word) if re.fullmatch(r"[0-9]{1,9}", word) else low - 1
     if not low <= value <= high:
-        raise UsageProblem(
-            Diagnostic(
-                "option-value", f"{option} takes a whole number from {low} to {high}, not `{word[:40]}`"
-            )
+        raise UsageProblem.of(
+            "option-value", f"{option} takes a whole number from {low} to {high}, not `{word[:40]}`"
         )
     return value
 
@@ -284,12 +279,10 @@ def read_bytes(word: str, option: str) -> int:
     """Return the bytes that follow an option: 65536, 64KiB, 1MiB. Raises: UsageProblem."""
     match = re.fullmatch(r"([0-9]{1,16})\s*([A-Za-z]*)", word)
     if match is None or match[2].upper() not in _UNITS or not int(match[1]):
-        raise UsageProblem(
-            Diagnostic(
-                "option-value",
-                f"{option} takes a number of bytes, not `{word[:40]}`",
-                help=f"write `{option} 1048576`, or `{option} 1MiB`",
-            )
+        raise UsageProblem.of(
+            "option-value",
+            f"{option} takes a number of bytes, not `{word[:40]}`",
+            help=f"write `{option} 1048576`, or `{option} 1MiB`",
         )
     return int(match[1]) * _UNITS[match[2].upper()]
 
@@ -299,12 +292,10 @@ def read_choice(word: str, option: str, choices: Sequence[C]) -> C:
     for choice in choices:
         if word == choice:
             return choice
-    raise UsageProblem(
-        Diagnostic(
-            "option-value",
-            f"{option} takes one of {', '.join(choices)}, not `{word[:40]}`",
-            help=did_you_mean(word, choices),
-        )
+    raise UsageProblem.of(
+        "option-value",
+        f"{option} takes one of {', '.join(choices)}, not `{word[:40]}`",
+        help=did_you_mean(word, choices),
     )
 
 

@@ -41,7 +41,7 @@ class IsamapError(Exception):
         span: Span | None = None,
         *,
         notes: tuple[str, ...] = (),
-        help: str | None = None,
+        help: str | None = None,  # noqa: A002 - the name of the field
         edits: tuple[Edit, ...] = (),
     ) -> Self:
         """Return the error with one finding of these fields."""
