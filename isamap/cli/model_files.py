@@ -157,7 +157,7 @@ def answer_model_stage(
     if stage not in ("parse", "transform"):
         said = f"`--stop-after {stage}` is about one kernel, and a model has many"
         advice = "stop after parse or transform; `isamap import` writes each kernel to a file of its own"
-        raise UsageProblem(Diagnostic("usage", said, help=advice))
+        raise UsageProblem.of("usage", said, help=advice)
     how = how_of(machines, choices, asked.host, asked.devices)
     fusion = "none" if stage == "parse" and Path(model).name != GRAPH else asked.fusion
     with Progress() as progress:

@@ -29,7 +29,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.work_slices import by_one_thread, dense_numbers, is_met
 from isamap.machine import Machine, MachineInstruction
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import dataclass, field
 from isamap.stream.command import (
     Address,
@@ -59,12 +59,10 @@ def unroll(
 
 def too_long(most: int) -> UsageProblem:
     """Return the error that a program has more than `most` instructions."""
-    return UsageProblem(
-        Diagnostic(
-            "stream-too-long",
-            f"the program has more than {most} instructions: its loops are written out",
-            help="give smaller sizes; the plain-C model, `compile` without --emit, keeps its loops",
-        )
+    return UsageProblem.of(
+        "stream-too-long",
+        f"the program has more than {most} instructions: its loops are written out",
+        help="give smaller sizes; the plain-C model, `compile` without --emit, keeps its loops",
     )
 
 
@@ -157,8 +155,6 @@ def bits_of(number: float, dtype: DType) -> int:
 
 
 def _report_unsupported(what: str, instead: str) -> UsageProblem:
-    return UsageProblem(
-        Diagnostic(
-            "stream-unsupported", f"{what}, which no encoded instruction does", help=f"describe {instead}"
-        )
+    return UsageProblem.of(
+        "stream-unsupported", f"{what}, which no encoded instruction does", help=f"describe {instead}"
     )
