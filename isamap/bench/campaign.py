@@ -26,7 +26,7 @@ from isamap.bench.ceilings import (
 )
 from isamap.bench.contender import Contender
 from isamap.bench.kept_rows import Row, cores_for, keep_environment, open_rows, rows_in_turn
-from isamap.bench.kind import C, CaseKind, DataMovement, MeasuringRules
+from isamap.bench.kind import C, CaseKind, MeasuringRules
 from isamap.bench.libraries import HOLDS
 from isamap.bench.packed_libraries import packs_of
 from isamap.bench.paired_timing import Ratio, play, ratio
@@ -86,7 +86,13 @@ def measure_row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, 
     bandwidths = bench.bandwidths
     if row.reading_bytes_per_ns:
         bandwidths = Bandwidths(((0, row.reading_bytes_per_ns),))
-    roofs = _roofs(prepared, work, row, bench.peaks, bandwidths)
+    # The least times by arithmetic and by reading. Units: seconds.
+    made = prepared.program.compilation
+    tile = mapped_tile(made)
+    operations = padded_operations(tile) if work.operations is None else work.operations
+    roofs = attainable(
+        operations, bench.peaks.of(tile, made), work.read, work.live * row.ring, bandwidths, row.threads
+    )
     bound_by = max(roofs, key=lambda name: roofs[name])
     return replace(
         row, attainable_seconds=roofs[bound_by], bound_by=bound_by, predicted_ns=predicted_ns(prepared)
@@ -179,18 +185,6 @@ def program_of(prepared: PreparedKernel, shared: Shared, threads: int) -> dict[s
 
 def _ratios(seconds: Mapping[str, Sequence[float]]) -> dict[str, Ratio]:
     return {name: ratio(seconds["isamap"], times) for name, times in seconds.items() if name != "isamap"}
-
-
-def _roofs(
-    prepared: PreparedKernel, work: DataMovement, row: Row, peaks: Peaks, bandwidths: Bandwidths
-) -> dict[str, float]:
-    """Return the least times by arithmetic and by reading. Units: seconds."""
-    made = prepared.program.compilation
-    tile = mapped_tile(made)
-    operations = padded_operations(tile) if work.operations is None else work.operations
-    return attainable(
-        operations, peaks.of(tile, made), work.read, work.live * row.ring, bandwidths, row.threads
-    )
 
 
 # --- campaign -------------------------------------------------------------------------------------------

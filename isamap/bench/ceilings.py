@@ -79,8 +79,19 @@ def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
 
 def measure_peak(tile: Tile, machine: Machine, rounds: int = 15) -> float:
     """Return the best rate over several numbers of chains. Units: operations per nanosecond (an addition is one)."""
-    if _is_nested(tile, machine):
-        return _timed_peak(tile, machine)
+    emit = machine.instructions[tile.mapping.instruction].emit
+    if isinstance(emit, EmitCall) and len(emit.functions) > 1:
+        # The issue rate with operands hidden from the compiler and with the parameters of this tile.
+        name = tile.mapping.instruction
+        profile = calibrate(machine, (name,), CALIBRATED_S)
+        assert any(f.interval for f in profile.figure(name)), "what is scheduled and runs here can be timed"
+        measured = lay_over(machine, profile)
+        item = measured.instructions[name]
+        units = max(1, measured.units[item.cost.unit].count)
+        interval_ns = (
+            cost_value(item.cost.interval_ns, cost_params(item, measured, dict(tile.params))) / units
+        )
+        return 2 * prod(a.tile for a in tile.axes) / interval_ns
     count = max(m.count or 0 for m in machine.memories.values() if m.name == _register_memory(tile))
     best = 0.0
     for chains in sorted({max(1, count - len(tile.inputs) - 2), max(1, count // 2), 10, 8, 4}):
@@ -92,23 +103,6 @@ def measure_peak(tile: Tile, machine: Machine, rounds: int = 15) -> float:
         operations = 2 * prod(a.tile for a in tile.axes) * chains * TRIPS
         best = max(best, operations / min(_seconds(run, arrays) for _ in range(rounds)) / 1e9)
     return best
-
-
-def _is_nested(tile: Tile, machine: Machine) -> bool:
-    emit = machine.instructions[tile.mapping.instruction].emit
-    return isinstance(emit, EmitCall) and len(emit.functions) > 1
-
-
-def _timed_peak(tile: Tile, machine: Machine) -> float:
-    """Return the issue rate with operands hidden from the compiler and with the parameters of this tile."""
-    name = tile.mapping.instruction
-    profile = calibrate(machine, (name,), CALIBRATED_S)
-    assert any(f.interval for f in profile.figure(name)), "what is scheduled and runs here can be timed"
-    measured = lay_over(machine, profile)
-    item = measured.instructions[name]
-    units = max(1, measured.units[item.cost.unit].count)
-    interval_ns = cost_value(item.cost.interval_ns, cost_params(item, measured, dict(tile.params))) / units
-    return 2 * prod(a.tile for a in tile.axes) / interval_ns
 
 
 def _register_memory(tile: Tile) -> str:

@@ -140,6 +140,8 @@ def _simulate_row(
         for operand, shape in zip("ABC", kind.shapes(case).values(), strict=True)
     )
     is_right, checked = _check_result(kernel, kind, case, form, rules)
+    nearer = {link.target_memory for link in made.machine.links}
+    outer = [link for link in made.machine.links if link.source_memory not in nearer]
     return replace(
         row,
         instruction=instruction,
@@ -148,7 +150,7 @@ def _simulate_row(
         analytic_ns=made.schedule.cost_ns or 0.0,
         bound_ns=made.schedule.lower_bound_ns or 0.0,
         array_ns=row.operations / peak_per_ns,
-        dram_ns=moved / memory_bytes_per_ns(made.machine),
+        dram_ns=moved / max(link.bandwidth_bytes_per_ns for link in outer),
         busy_ns=dict(found.busy_ns),
         is_right=is_right,
         checked=checked,
@@ -185,13 +187,6 @@ def lanes(machine: Machine, name: str, params: Mapping[str, int]) -> float:
     steps = prod(axis.extent.substitute(params).value or 1 for axis in pattern.axes)
     interval = interval_ns(item, machine, params)
     return OPERATIONS_PER_STEP * steps / interval if interval else 0.0
-
-
-def memory_bytes_per_ns(machine: Machine) -> float:
-    """Return the bandwidth of the widest link of the memory that holds the caller's arrays."""
-    nearer = {link.target_memory for link in machine.links}
-    outer = [link for link in machine.links if link.source_memory not in nearer]
-    return max(link.bandwidth_bytes_per_ns for link in outer)
 
 
 def _check_result(
@@ -294,12 +289,13 @@ def summarise_simulated(rows: Sequence[SimulatedRow]) -> SimulatedSummary:
     """Return the summary of some rows."""
     timed = [row for row in rows if not row.left_out]
     apart = sorted(timed, key=_apart)
+    mean = geometric_mean(map(_apart, timed))
     return SimulatedSummary(
         len(timed),
         len(rows) - len(timed),
         geometric_mean(row.roof_ns / row.simulated_ns for row in timed),
         geometric_mean(row.analytic_ns / row.simulated_ns for row in timed),
-        _mean_apart(timed),
+        (None if mean is None else mean - 1),
         apart[-1] if apart else None,
         tuple(sorted(timed, key=lambda row: row.roof_ns / row.simulated_ns)[:NAMED]),
     )
@@ -309,11 +305,6 @@ def _apart(row: SimulatedRow) -> float:
     """Return the factor between model and simulation, at least 1."""
     ratio = row.analytic_ns / row.simulated_ns
     return max(ratio, 1 / ratio)
-
-
-def _mean_apart(rows: Sequence[SimulatedRow]) -> float | None:
-    mean = geometric_mean(map(_apart, rows))
-    return None if mean is None else mean - 1
 
 
 HEAD = (

@@ -54,8 +54,14 @@ def calibrate_command(asked: CalibrateOptions) -> Answer:
         profile = calibrate(machine, selected or None, asked.budget_s, progress)
     partial = bool(selected) and output is None
     path = None if partial else keep_profile(profile, Path(output) if output is not None else None)
+    # A profile in the form of its file.
+    import json
+
+    from isamap.tune.profile import print_profile
+
+    stored: dict[str, object] = json.loads(print_profile(profile))
     payload: dict[str, object] = {
-        **profile_json(profile),
+        **stored,
         "digest": profile.digest,
         "files": [str(path)] if path is not None else [],
     }
@@ -77,16 +83,6 @@ def busy() -> tuple[Finding, ...]:
     said = f"this computer is busy: {load:.1f} programs are ready to run on {processors} processors"
     advice = "least times hold all the same, but not that of starting threads: measure again when it is idle"
     return (Finding.of(Diagnostic("calibrate-busy", said, severity="warning", help=advice)),)
-
-
-def profile_json(profile: Profile) -> dict[str, object]:
-    """Return a profile in the form of its file."""
-    import json
-
-    from isamap.tune.profile import print_profile
-
-    stored: dict[str, object] = json.loads(print_profile(profile))
-    return stored
 
 
 def _text(machine: Machine, profile: Profile) -> Iterator[str]:

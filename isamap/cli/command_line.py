@@ -156,15 +156,6 @@ def _invoke_command(command: str, words: Sequence[str]) -> Answer:
         return _internal(words, error)
 
 
-def _limit_findings(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
-    """Return the findings to print. Of very many, the first ones are kept, with the number of the others."""
-    more = len(diagnostics) - MAX_SHOWN
-    told = list(diagnostics[:MAX_SHOWN])
-    if more > 0:
-        told.append(Diagnostic("more-findings", f"and {more} more like these", severity="note"))
-    return tuple(Finding.of(diagnostic) for diagnostic in told)
-
-
 @contextmanager
 def _collect_warnings() -> Generator[dict[str, Finding]]:
     """Collect each warning that a result could not be cached once, by its text. Other warnings pass through."""
@@ -212,7 +203,12 @@ def _lacking(code: str, message: str, note: str, advice: str | None = None) -> M
 
 
 def _answer_error(error: IsamapError) -> Answer:
-    return Answer(findings=_limit_findings(error.diagnostics), exit=error.exit_code)
+    # The findings to print. Of very many, the first ones are kept, with the number of the others.
+    more = len(error.diagnostics) - MAX_SHOWN
+    told = list(error.diagnostics[:MAX_SHOWN])
+    if more > 0:
+        told.append(Diagnostic("more-findings", f"and {more} more like these", severity="note"))
+    return Answer(findings=tuple(Finding.of(diagnostic) for diagnostic in told), exit=error.exit_code)
 
 
 def _internal(words: Sequence[str], error: Exception) -> Answer:

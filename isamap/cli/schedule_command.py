@@ -27,8 +27,6 @@ from isamap.suites import SUITES, suite_path
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
     from isamap.driver.request import Request, Size
-    from isamap.ir import Kernel
-    from isamap.machine import Machine
     from isamap.plan.problem import Problem
     from isamap.plan.schedule import Schedule
     from isamap.report.compilation import Ordered
@@ -215,14 +213,23 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
     assert matched.canonical is not None
     assert matched.problem is not None
     assert matched.machine is not None
+    # The counts of a found schedule as JSON, by the convention of emitted code.
+    from isamap.driver.explaining import schedule_accesses
+    from isamap.plan.access_counts import CONVENTIONS
+    from isamap.report.access_tables import accesses_json
+
+    chosen = CONVENTIONS["isamap"]
     return {
         "kernel": matched.problem.kernel,
         "machine": matched.problem.machine,
         "threads": matched.problem.threads,
         **contest.json(),
         "schedule": text,
-        "accesses": best_accesses_json(
-            matched.canonical, contest.best.schedule, matched.problem, matched.machine
+        "accesses": accesses_json(
+            chosen,
+            schedule_accesses(
+                matched.canonical, contest.best.schedule, matched.problem, matched.machine, chosen
+            ),
         ),
         "mappings": _mappings(matched),
     }
@@ -425,14 +432,10 @@ def _pairs(olds: list[Schedule], news: list[Schedule]) -> list[tuple[Schedule, S
     if len(olds) != len(news):
         raise _different("parts of the sizes", str(len(olds)), str(len(news)))
     for one, other in zip(olds, news, strict=True):
-        _check_comparable(one, other)
+        for what in ("kernel", "machine", "sizes"):
+            if (ours := getattr(one, what)) != (theirs := getattr(other, what)):
+                raise _different(what, _words(ours), _words(theirs))
     return list(zip(olds, news, strict=True))
-
-
-def _check_comparable(old: Schedule, new: Schedule) -> None:
-    for what in ("kernel", "machine", "sizes"):
-        if (ours := getattr(old, what)) != (theirs := getattr(new, what)):
-            raise _different(what, _words(ours), _words(theirs))
 
 
 def _different(what: str, ours: str, theirs: str) -> UsageProblem:
@@ -612,15 +615,3 @@ def accesses_command(asked: AccessesOptions) -> Answer:
         "accesses": accesses_json(chosen, found, forms),
     }
     return Answer(payload, accesses_text(chosen, found, forms))
-
-
-def best_accesses_json(
-    kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine
-) -> dict[str, object]:
-    """Return the counts of a found schedule as JSON, by the convention of emitted code."""
-    from isamap.driver.explaining import schedule_accesses
-    from isamap.plan.access_counts import CONVENTIONS
-    from isamap.report.access_tables import accesses_json
-
-    chosen = CONVENTIONS["isamap"]
-    return accesses_json(chosen, schedule_accesses(kernel, schedule, problem, machine, chosen))

@@ -172,7 +172,17 @@ def offered_blocks(
         single = share_blocks(kernel, Blocks(axis.name, 1))
         if extent == 1 or isinstance(single, str) or not _shrinks(kernel, single, own):
             continue
-        row_bytes = max(1, _temporary_bytes(single) + _passed_through_bytes(kernel, axis.name) // extent)
+        # The bytes of the non-temporary arrays that an axis traverses in several statements.
+        found: dict[str, set[int]] = {}
+        for number, statement in enumerate(statements(kernel)):
+            assign = statement.assign
+            for access in (assign.target, *reads(assign.value)):
+                if axis.name in symbols(access):
+                    found.setdefault(access.buffer, set()).add(number)
+        operands = (kernel.operand(name) for name, used in found.items() if len(used) > 1)
+        row_bytes = max(
+            1, _temporary_bytes(single) + sum(_bytes_of(o) for o in operands if o.role != "temp") // extent
+        )
         most = [min(extent, max(1, bytes_ // row_bytes)) for bytes_ in room]
         # Loops that a condition bounds by blocks are as long as whole vectors only where blocks are. The model prices
         # the remainders of one length, so that shorter blocks look cheaper than they are.
@@ -203,18 +213,6 @@ def _even(extent: int, most: int) -> int:
     """Return the largest size of nearly equal blocks, at most `most`."""
     count = -(-extent // most)
     return -(-extent // count)
-
-
-def _passed_through_bytes(kernel: Kernel, axis: str) -> int:
-    """Return the bytes of the non-temporary arrays that an axis traverses in several statements."""
-    found: dict[str, set[int]] = {}
-    for number, statement in enumerate(statements(kernel)):
-        assign = statement.assign
-        for access in (assign.target, *reads(assign.value)):
-            if axis in symbols(access):
-                found.setdefault(access.buffer, set()).add(number)
-    operands = (kernel.operand(name) for name, used in found.items() if len(used) > 1)
-    return sum(_bytes_of(o) for o in operands if o.role != "temp")
 
 
 def _bytes_of(operand: Operand) -> int:

@@ -190,7 +190,13 @@ def _expect(
             for o in outputs
         }
     for o in outputs:
-        at = _coordinates(shape_of(o), samples)
+        # Random coordinates of an array, and those of its corners.
+        shape = shape_of(o)
+        rng = np.random.default_rng(1)
+        corners = np.array(np.meshgrid(*[[0, n - 1] for n in shape])).reshape(len(shape), -1)
+        inner = np.array([rng.integers(0, n, size=samples) for n in shape]).reshape(len(shape), -1)
+        both: Array = np.concatenate([corners, inner], axis=1)
+        at = tuple(both)
         exact, sizes = evaluate_samples(
             kernel, arrays, {}, o.name, np.stack(at, axis=1), scalars, measure=measure
         )
@@ -241,15 +247,6 @@ def last_place(values: Array, dtype: DType) -> Array:
     lowest = 2 - (1 << (dtype.exponent_bits - 1))
     exponent = np.where(values == 0, lowest, np.maximum(exponent - 1, lowest))
     return np.ldexp(1.0, exponent - (dtype.mantissa_bits - 1))
-
-
-def _coordinates(shape: tuple[int, ...], samples: int) -> tuple[Array, ...]:
-    """Return random coordinates of an array, and those of its corners."""
-    rng = np.random.default_rng(1)
-    corners = np.array(np.meshgrid(*[[0, n - 1] for n in shape])).reshape(len(shape), -1)
-    inner = np.array([rng.integers(0, n, size=samples) for n in shape]).reshape(len(shape), -1)
-    both: Array = np.concatenate([corners, inner], axis=1)
-    return tuple(both)
 
 
 # --- what a kernel is made of -----------------------------------------------------------------------------

@@ -19,18 +19,7 @@ MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is ju
 
 def finish_program(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     """Return the program ready for emission, after a check that it accesses only its tensors and buffers."""
-    outside = check_touched(program, machine, _sizes_at_ends(program))
-    assert not outside, f"lowering broke its rules: {outside[0]}"
-    return program
-
-
-def pack_and_finish(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program with its workspace packed, ready for emission."""
-    return finish_program(pack_workspace(program, machine), machine)
-
-
-def _sizes_at_ends(program: LoweredProgram) -> list[dict[str, int]]:
-    """Return sets of sizes near the least and the largest that a caller may give."""
+    # Sets of sizes near the least and the largest that a caller may give.
     found: list[dict[str, int]] = []
     for from_low, away in ((True, 0), (True, 1), (False, 1), (False, 0)):
         chosen: dict[str, int] = {}
@@ -38,7 +27,14 @@ def _sizes_at_ends(program: LoweredProgram) -> list[dict[str, int]]:
             most = min(high, max(low, MOST_OF_A_SIZE))
             chosen[name] = min(low + away, most) if from_low else max(most - away, low)
         found.append(chosen)
-    return [some for n, some in enumerate(found) if some not in found[:n]]
+    outside = check_touched(program, machine, [some for n, some in enumerate(found) if some not in found[:n]])
+    assert not outside, f"lowering broke its rules: {outside[0]}"
+    return program
+
+
+def pack_and_finish(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+    """Return the program with its workspace packed, ready for emission."""
+    return finish_program(pack_workspace(program, machine), machine)
 
 
 def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:

@@ -163,7 +163,10 @@ class CommandIssuer(Issuer):
         own = {q: names.take(str(q).replace(".", "_") if q.kind == "stride" else q.name) for q in held}
         given = ", ".join(f"uint64_t {own[q]}" for q in held)
         yield f"static inline void {name}({given or 'void'}) {{"
-        if nothing := _nothing(entry.instruction):
+        # The operand extents that may be 0, in which case the issue does nothing.
+        low = {p.name: p.low.value for p in entry.instruction.params if p.low is not None}
+        extents = (extent for operand in entry.instruction.operands for extent in operand.shape)
+        if nothing := tuple(dict.fromkeys(e for e in extents if any(low.get(s) == 0 for s in e.symbols))):
             tests = (f"{index_text(e, names.of, self.used).inside(PRODUCT)} == 0" for e in nothing)
             yield f"  if ({' || '.join(tests)}) return;"
         words = [_word(word, own) for word in entry.encoding.words]
@@ -176,13 +179,6 @@ def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Qua
     kinds: tuple[QuantityKind, ...] = ("address", "stride", "index", "param")
     names = [*(o.name for o in instruction.operands), *(p.name for p in instruction.params)]
     return tuple(sorted(held, key=lambda q: (names.index(q.name), kinds.index(q.kind), q.number)))
-
-
-def _nothing(instruction: Instruction) -> tuple[Index, ...]:
-    """Return the operand extents that may be 0, in which case the issue does nothing."""
-    low = {p.name: p.low.value for p in instruction.params if p.low is not None}
-    extents = (extent for operand in instruction.operands for extent in operand.shape)
-    return tuple(dict.fromkeys(e for e in extents if any(low.get(s) == 0 for s in e.symbols)))
 
 
 def _word(word: Word, own: Mapping[Quantity, str]) -> int | CText:

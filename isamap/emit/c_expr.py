@@ -112,7 +112,15 @@ def _cast(e: Cast, scope: CScope) -> CText:
     if source == target:
         return value
     if e.mode == "bits":
-        return _reinterpret(value, source, target, scope)
+        # The bits of a float as an integer of equal width, or the reverse.
+        kind = source if source.is_float else target
+        name = {"f32": "float", "f64": "double"}.get(kind.name)
+        if source.is_float:
+            return cast(
+                storage_type(target), scope.helper(f"{name}_bits" if name else f"f32_to_{kind}", value)
+            )
+        pattern = cast(unsigned_type(source), value)
+        return scope.helper(f"{name}_from_bits" if name else f"{kind}_to_f32", pattern)
     if target.is_float:
         if is_narrow(target) and (source.name == "f64" or (source.is_integer and source.bits > 16)):
             if source.is_integer and source.bits == 64:
@@ -127,16 +135,6 @@ def _cast(e: Cast, scope: CScope) -> CText:
     if e.mode == "sat":
         return _saturate(value, source, target)
     return _wrap(value, target)
-
-
-def _reinterpret(value: CText, source: DType, target: DType, scope: CScope) -> CText:
-    """Return the bits of a float as an integer of equal width, or the reverse."""
-    kind = source if source.is_float else target
-    name = {"f32": "float", "f64": "double"}.get(kind.name)
-    if source.is_float:
-        return cast(storage_type(target), scope.helper(f"{name}_bits" if name else f"f32_to_{kind}", value))
-    pattern = cast(unsigned_type(source), value)
-    return scope.helper(f"{name}_from_bits" if name else f"{kind}_to_f32", pattern)
 
 
 def _float_to_integer(e: Cast, value: CText, scope: CScope) -> CText:

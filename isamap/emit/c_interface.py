@@ -8,7 +8,7 @@ are parameters, because compilers honour `restrict` only there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from isamap.emit.c_names import CNames, compute_type, storage_type
@@ -171,7 +171,11 @@ def entry_text(
 ) -> list[str]:
     """Return the public functions, one of which calls the body."""
     writer = _Entry(program, interface, names.inside(), used, body)
-    checks = domain_texts(interface.name, program.tensors)
+    # The functions that check tensors against domains, one for each type and order.
+    expected = dict.fromkeys((t.dtype, t.domain.ascending) for t in program.tensors if t.domain is not None)
+    checks = [
+        line for dtype, ascending in expected for line in _text(interface.name, dtype, ascending=ascending)
+    ]
     return [*checks, *writer.packed_bytes(), *writer.workspace_bytes(), "", *writer.function()]
 
 
@@ -435,12 +439,6 @@ def domain_test(name: str, t: Tensor, domain: Domain, pointer: str, text: Callab
     """Return C that is true if a tensor has a value outside its domain."""
     bounds = ", ".join(text(i) for i in (t.shape[0], domain.low, domain.high))
     return f"!{_function(name, t.dtype, ascending=domain.ascending)}({pointer}, {bounds})"
-
-
-def domain_texts(name: str, tensors: Iterable[Tensor]) -> list[str]:
-    """Return the functions that check tensors against domains, one for each type and order."""
-    expected = dict.fromkeys((t.dtype, t.domain.ascending) for t in tensors if t.domain is not None)
-    return [line for dtype, ascending in expected for line in _text(name, dtype, ascending=ascending)]
 
 
 def _function(name: str, dtype: DType, *, ascending: bool) -> str:

@@ -134,19 +134,15 @@ def moves_ns(
     movement: Movement, statement: Statement, mapping: Mapping, made: Estimate, machine: Machine
 ) -> float:
     """Return the time of moving all tiles of an operand once, including copies into a buffer."""
-    tiles = made.tiles_of(_axes_behind(movement.operand, statement, mapping))
+    # The kernel axes on which an operand's element depends.
+    bound = [symbols(b.subject) for b in mapping.bindings if b.name == movement.operand]
+    target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
+    tiles = made.tiles_of(frozenset[str]().union(*bound) if bound else target)
     if movement.packing_ns is not None:
         return tiles * (movement.cost_ns + movement.packing_ns)
     packing = [machine.instructions[name] for name in movement.packing]
     one = add_up(interval_ns(item, machine, {}) for item in packing) / len(packing) if packing else 0.0
     return tiles * (movement.cost_ns + movement.packing_moves * one)
-
-
-def _axes_behind(operand: str, statement: Statement, mapping: Mapping) -> frozenset[str]:
-    """Return the kernel axes on which an operand's element depends. An operand that is no input is the output."""
-    bound = [symbols(b.subject) for b in mapping.bindings if b.name == operand]
-    target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
-    return frozenset[str]().union(*bound) if bound else target
 
 
 def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) -> dict[str, int]:

@@ -19,7 +19,7 @@ from math import prod
 from isamap.formulate.estimate import issue_lengths
 from isamap.formulate.load_times import issue_latency_ns, largest_params, unit_ns
 from isamap.ir import Kernel, Operand
-from isamap.machine import Link, Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
+from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
 from isamap.machine.timings import IN_FLIGHT
 from isamap.match import (
@@ -155,11 +155,19 @@ class _Moves:
 def _of_input(moves: _Moves) -> Flow:
     """Return the flow of an input."""
     busy = _busy(moves, _brought(moves, moves.operand))
+    # The delay from the end of a move's unit time to the arrival of its data. Units: nanoseconds.
+    move, machine = _move_of(moves, moves.operand).move, moves.search.machine
+    item = machine.instructions[move.instruction]
+    numbers = cost_params(item, machine, {})
+    # How many moves and computing issues wait in their units' queues, or are in flight without one.
+    depths = _depths(moves)
     return Flow(
         busy,
-        latency_ns=_late_ns(moves),
+        latency_ns=max(
+            0.0, cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers)
+        ),
         issues=_issues(moves),
-        queued=_count_queued(moves),
+        queued=(sum(depths) if all(depths) else IN_FLIGHT),
         early=_early(moves, max(ns for _, ns in busy)),
         loaded=load_time(moves.operand, moves.tile, moves.home, moves.tiles, moves.search),
     )
@@ -307,20 +315,6 @@ def _move_of(moves: _Moves, operand: OperandTile) -> TilesMove:
     return found
 
 
-def _late_ns(moves: _Moves) -> float:
-    """Return the delay from the end of a move's unit time to the arrival of its data. Units: nanoseconds."""
-    move, machine = _move_of(moves, moves.operand).move, moves.search.machine
-    item = machine.instructions[move.instruction]
-    numbers = cost_params(item, machine, {})
-    return max(0.0, cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers))
-
-
-def _count_queued(moves: _Moves) -> int:
-    """Return how many moves and computing issues wait in their units' queues, or are in flight without one."""
-    depths = _depths(moves)
-    return sum(depths) if all(depths) else IN_FLIGHT
-
-
 def _early(moves: _Moves, moved_ns: float) -> int:
     """Return how many moves are issued before the computation waits for them.
 
@@ -368,19 +362,15 @@ def _busy(moves: _Moves, moved: Iterable[Moved], once: Iterable[tuple[str, float
         crossed = shared_link(machine, name)
         if crossed is not None:
             link, operand = crossed
-            link_ns = elements * _element_ns(link, operand, machine, name)
+            # A link's time per element for an instruction's largest issue. Units: nanoseconds.
+            there = machine.instructions[name].instruction.operand(operand)
+            most = cost_params(machine.instructions[name], machine, largest_params(machine, name))
+            shape = [extent.evaluate(most) for extent in there.shape]
+            link_ns = elements * (carried_ns(link, there, shape) / prod(shape))
             found[link.source_memory] = found.get(link.source_memory, 0.0) + link_ns
         for memory, bank in moved_bank_ns(machine, name, elements).items():
             found[memory] = found.get(memory, 0.0) + bank
     return tuple(sorted(found.items()))
-
-
-def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
-    """Return a link's time per element for an instruction's largest issue. Units: nanoseconds."""
-    there = machine.instructions[name].instruction.operand(operand)
-    most = cost_params(machine.instructions[name], machine, largest_params(machine, name))
-    shape = [extent.evaluate(most) for extent in there.shape]
-    return carried_ns(link, there, shape) / prod(shape)
 
 
 # --- how long banks of scratchpads are busy ---

@@ -156,14 +156,10 @@ def in_case(
     """Return the code for `measure` 0 and for larger values, or only one of them if the measure is known."""
     if measure.value == 0:
         return zero()
-    if _is_never_zero(measure):
+    # Whether no values of its symbols make the measure 0, as for 172 - 128*k.
+    steps = gcd(*(c for monomial, c in measure.terms if monomial))
+    if measure.value is not None or (measure.constant % steps != 0):
         return more()
     begun, going_on = zero(), more()
     first = (If(((measure, "<=", ZERO),), begun),) if begun else ()
     return (*first, *((If(((ZERO, "<", measure),), going_on),) if going_on else ()))
-
-
-def _is_never_zero(measure: Index) -> bool:
-    """Return whether no values of its symbols make the measure 0, as for 172 - 128*k."""
-    steps = gcd(*(c for monomial, c in measure.terms if monomial))
-    return measure.value is not None or (measure.constant % steps != 0)

@@ -119,7 +119,10 @@ def issue_tiles(nest: Nest, step: Issues, scope: NestScope) -> Nodes:
             emitter.where(here.conditions, partial(_assign, nest, result, here, emitter))
         else:
             emitter.where(here.conditions, partial(_accumulate, nest, scope, here, emitter, brought))
-    return in_iterations(step.carried, tuple(emitter.nodes), nest.tile, nest.search.machine)
+    # A block of issues inside the ordered loop over the carried axis, or unchanged without one.
+    body = tuple(emitter.nodes)
+    axes = [axis for axis in nest.tile.statement.sequence if axis.name == step.carried]
+    return _loop_around(axes[0], body, nest.search.machine) if axes else body
 
 
 def _accumulate(nest: Nest, scope: NestScope, place: Place, emitter: Emitter, brought: Brought) -> None:
@@ -290,12 +293,6 @@ class _Kept:
     load: Issue
     value: Value
     stored: str
-
-
-def in_iterations(carried: str, body: tuple[Node, ...], tile: Tile, machine: Machine) -> tuple[Node, ...]:
-    """Return a block of issues inside the ordered loop over the carried axis, or unchanged without one."""
-    axes = [axis for axis in tile.statement.sequence if axis.name == carried]
-    return _loop_around(axes[0], body, machine) if axes else body
 
 
 def _loop_around(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:

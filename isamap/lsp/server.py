@@ -168,30 +168,22 @@ def _of_kind(value: Any, kind: Any) -> Any:
     return value
 
 
-def path_of(uri: str) -> Path | None:
-    """Return the file that a URI names, or None for unsaved text."""
-    parsed = urlparse(uri)
-    return Path(unquote(parsed.path)) if parsed.scheme == "file" else None
-
-
 def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
     """Serve an editor until it ends the session or closes the pipe."""
-    make_server().start_io(cast("BinaryIO", Messages(stdin or sys.stdin.buffer)), stdout)
-
-
-def make_server() -> LanguageServer:
-    """Return a server without open texts."""
+    # A server without open texts.
     server = Server("isamap", __version__, protocol_cls=Protocol, converter_factory=_strict_converter)
     _tell_findings(server)
     _answer_places(server)
     _answer_texts(server)
-    return server
+    server.start_io(cast("BinaryIO", Messages(stdin or sys.stdin.buffer)), stdout)
 
 
 def _analysis(server: LanguageServer, uri: str) -> Analysis:
     """Return the analysis of an open text or of a file. Raises: JsonRpcInvalidParams if there is none."""
     try:
-        path = path_of(uri)
+        # The file that a URI names, or None for unsaved text.
+        parsed = urlparse(uri)
+        path = Path(unquote(parsed.path)) if parsed.scheme == "file" else None
         opened = server.workspace.text_documents.get(unquote(uri))
         if opened is not None:
             text = opened.source
@@ -351,21 +343,25 @@ def complete(analysis: Analysis, offset: int) -> list[Completion]:
     """Return the possible completions at an offset."""
     before = analysis.source.text[:offset]
     if in_language(analysis, offset):
-        return _of_language(analysis, before)
-    return _of_description(analysis, before)
-
-
-def _of_language(analysis: Analysis, before: str) -> list[Completion]:
-    written = re.sub(r"[A-Za-z_0-9]*$", "", before).rstrip()
-    if written.endswith("@"):
-        return [Completion(name, "name", "memory") for name in analysis.memories]
-    if re.search(r"\b(?:inout|in|out|temp)\s+[A-Za-z_0-9]+\s*:$", written):
-        return [Completion(name, "type", BUILT_IN[name].text) for name in DTYPES]
-    found = [Completion(name, "name") for name in _names(before)]
-    found += [
-        Completion(d.name, "type" if d.name in DTYPES else "function", d.text) for d in BUILT_IN.values()
-    ]
-    return [*found, *(Completion(word, "word") for word in sorted(KEYWORDS))]
+        written = re.sub(r"[A-Za-z_0-9]*$", "", before).rstrip()
+        if written.endswith("@"):
+            return [Completion(name, "name", "memory") for name in analysis.memories]
+        if re.search(r"\b(?:inout|in|out|temp)\s+[A-Za-z_0-9]+\s*:$", written):
+            return [Completion(name, "type", BUILT_IN[name].text) for name in DTYPES]
+        found = [Completion(name, "name") for name in _names(before)]
+        found += [
+            Completion(d.name, "type" if d.name in DTYPES else "function", d.text) for d in BUILT_IN.values()
+        ]
+        return [*found, *(Completion(word, "word") for word in sorted(KEYWORDS))]
+    line = before[before.rfind("\n") + 1 :]
+    last = re.split(r"[{,]", line)[-1]
+    table = _table(before)
+    value = _VALUE.search(last)
+    if value is not None:
+        return _values(analysis, value["key"], table)
+    if isinstance(table, Keys):
+        return [Completion(key, "key", _show_field(inner)) for key, inner in table.values.items()]
+    return []
 
 
 def _names(before: str) -> Iterable[str]:
@@ -385,18 +381,6 @@ def _names(before: str) -> Iterable[str]:
 
 _ENTRY = re.compile(r"(?P<indent> *)(?:- )?(?P<key>[A-Za-z_0-9.-]+):")
 _VALUE = re.compile(r"(?P<key>[A-Za-z_0-9-]+):\s*[A-Za-z_0-9-]*$")
-
-
-def _of_description(analysis: Analysis, before: str) -> list[Completion]:
-    line = before[before.rfind("\n") + 1 :]
-    last = re.split(r"[{,]", line)[-1]
-    table = _table(before)
-    value = _VALUE.search(last)
-    if value is not None:
-        return _values(analysis, value["key"], table)
-    if isinstance(table, Keys):
-        return [Completion(key, "key", _show_field(inner)) for key, inner in table.values.items()]
-    return []
 
 
 def _values(analysis: Analysis, key: str, table: Value | None) -> list[Completion]:

@@ -133,7 +133,10 @@ def coverage_text(coverage: Coverage) -> str:
     names: list[str] = []
     if max(map(len, shown.splitlines())) > WIDTH:
         shown = _matrix(coverage, columns, [str(n) for n in range(1, len(columns) + 1)])
-        names = ["", *_number_names(columns)]
+        # Lines with the names behind the column numbers, four per line.
+        cells = [f"{n}  {name}" for n, name in enumerate(columns, 1)]
+        lines = [cells[i : i + 4] for i in range(0, len(cells), 4)]
+        names = ["", *align([(*line, *[""] * (4 - len(line))) for line in lines]).splitlines()]
     legend = LEGEND + (_COMPOSED if coverage.total.composed else "")
     return "\n".join([_headline(coverage), "", shown, "", legend, *names, *_left_out(coverage)])
 
@@ -167,13 +170,6 @@ def _matrix(coverage: Coverage, columns: Sequence[str], names: Sequence[str]) ->
     rows += [line(r.label, (r.cells.get(i, NONE) for i in columns), r.total) for r in coverage.rows]
     rows.append(line("total", (coverage.totals[i] for i in columns), coverage.total))
     return align(rows, right=range(1, len(rows[0])))
-
-
-def _number_names(names: Sequence[str]) -> list[str]:
-    """Return lines with the names behind the column numbers, four per line."""
-    cells = [f"{n}  {name}" for n, name in enumerate(names, 1)]
-    lines = [cells[i : i + 4] for i in range(0, len(cells), 4)]
-    return align([(*line, *[""] * (4 - len(line))) for line in lines]).splitlines()
 
 
 def _left_out(coverage: Coverage) -> list[str]:

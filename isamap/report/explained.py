@@ -66,18 +66,6 @@ class TimeShares:
         return part.ns / self.total_ns if self.total_ns else 0.0
 
 
-def spent_by_statement(
-    schedule: Schedule, problem: Problem, machine: Machine, times: Sequence[NestTime | None]
-) -> tuple[TimeShares, ...]:
-    """Return the time of each statement with a nest and a price."""
-    mappings = {nest.statement: nest.mapping for nest in schedule.nests}
-    return tuple(
-        _time_spent(time, mappings[nest.statement], machine)
-        for nest, time in zip(problem.nests, times, strict=True)
-        if time is not None and nest.statement in mappings
-    )
-
-
 def _time_spent(time: NestTime, mapping: str, machine: Machine) -> TimeShares:
     named = {share.name: share for share in time.shares}
     parts: list[StatementTime] = []
@@ -253,11 +241,17 @@ def explain_schedule(
     for nest in schedule.nests:
         option = next(o for o in questions[nest.statement].options if o.mapping == nest.mapping)
         trees.append(nest_tree(nest, option, problem))
+    # The time of each statement with a nest and a price.
+    mappings = {nest.statement: nest.mapping for nest in schedule.nests}
     return Explained(
         schedule,
         problem,
         tuple(trees),
-        spent_by_statement(schedule, problem, machine, times),
+        tuple(
+            _time_spent(time, mappings[nest.statement], machine)
+            for nest, time in zip(problem.nests, times, strict=True)
+            if time is not None and nest.statement in mappings
+        ),
         rooflines(schedule, problem, times),
         tuple(runners),
     )

@@ -20,7 +20,6 @@ from isamap.match import (
     CountMode,
     GroupMapping,
     Movement,
-    Pattern,
     is_simple,
     move_search_of,
     movements,
@@ -118,15 +117,6 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return found
 
 
-def compute_totals(
-    statements: Sequence[Statement], mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()
-) -> Tally:
-    """Return the kernel's numbers: of all computing statements, or of all statements if none computes."""
-    kept = {n for n, s in enumerate(statements) if is_computing(s)} or set(range(len(statements)))
-    together = tally_groups([g for g in groups if not kept.isdisjoint(g.statements)])
-    return tally(m for m in mappings if m.statement in kept) + together
-
-
 def is_computing(statement: Statement) -> bool:
     """Return whether a statement does more than copy, convert or fill."""
     return statement.assign.op is not None or not is_simple(statement.assign.value)
@@ -199,7 +189,12 @@ class Matched:
     @cached_property
     def counts(self) -> Tally:
         """The numbers of the computing statements' mappings."""
-        return compute_totals(self.statements, self.mappings, self.groups)
+        # The kernel's numbers: of all computing statements, or of all statements if none computes.
+        kept = {n for n, s in enumerate(self.statements) if is_computing(s)} or set(
+            range(len(self.statements))
+        )
+        together = tally_groups([g for g in self.groups if not kept.isdisjoint(g.statements)])
+        return tally(m for m in self.mappings if m.statement in kept) + together
 
     def counts_of(self, number: int) -> dict[str, Tally]:
         """Return the numbers of one statement's mappings by instruction."""
@@ -274,7 +269,8 @@ class Look:
     def at(self, mapping: Found) -> MappingFacts:
         """Return all facts about a mapping except its data movement."""
         matched = self._matched
-        pattern = pattern_in(matched.machine, mapping)
+        pattern = pattern_of(matched.machine.instructions[mapping.instruction].instruction)
+        assert pattern is not None, "what maps is a pattern"
         given = matched.statements[mapping.statement]
         exact = number_extents(given, matched.sizes)
         statement = exact or number_extents(given, matched.sizes, ENOUGH)
@@ -352,10 +348,3 @@ class Look:
         moves = m.instruction not in self._matched.computing
         fused = sum(len(g.kernel_axes) - 1 for g in m.groups)
         return m.composed, moves, facts.comparable_ns, KINDS.index(m.kind), fused
-
-
-def pattern_in(machine: Machine, mapping: Found) -> Pattern:
-    """Return the pattern of a mapping."""
-    pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
-    assert pattern is not None, "what maps is a pattern"
-    return pattern

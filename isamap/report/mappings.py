@@ -126,7 +126,12 @@ _COLUMNS = ("instruction", "axes", "operands", "kind", "utilisation", "movement"
 def mappings_text(matched: Matched, *, every: bool = False) -> str:
     """Return the counts of each statement by instruction, and its best mappings, or all of them."""
     numbers = range(len(matched.statements))
-    blocks = [headline(matched)]
+    # The kernel, the machine, sizes and all counts on one line.
+    sizes = ", ".join(f"{n} = {v}" for n, v in sorted(matched.sizes.items()))
+    counts = counts_text(matched.counts)
+    mode = "" if matched.mode == "complete" else f" ({matched.mode})"
+    at = f" at {sizes}" if sizes else ""
+    blocks = [f"{matched.kernel.name} on {matched.machine.name}{at}: {counts}{mode}"]
     few = None if every else few_each(matched)
     blocks += ["\n".join(_statement_lines(matched, n, few)) for n in numbers]
     if groups := [g for g in matched.groups if every or g.instruction in matched.computing]:
@@ -168,15 +173,6 @@ def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[st
         yield f"  … and {len(groups) - few} more: --all lists them"
 
 
-def headline(matched: Matched) -> str:
-    """Return the kernel, the machine, sizes and all counts on one line."""
-    sizes = ", ".join(f"{n} = {v}" for n, v in sorted(matched.sizes.items()))
-    counts = counts_text(matched.counts)
-    mode = "" if matched.mode == "complete" else f" ({matched.mode})"
-    at = f" at {sizes}" if sizes else ""
-    return f"{matched.kernel.name} on {matched.machine.name}{at}: {counts}{mode}"
-
-
 def counts_text(tally: Tally) -> str:
     """Return the numbers by kind as text, with composed mappings if there are any."""
     words = f"{tally.count} whole, {tally.split} split, {tally.degenerate} degenerate"
@@ -202,25 +198,23 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
         names = list(by_instruction(own))
         first = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
         yield f"  a move: {counts_text(tally(own))}, not counted above; by {first}"
-        yield from _uncarried_lines(list(dict.fromkeys(matched.look.uncarried(number).values())))
+        # Lines about a statement whose operands cannot be moved, with the reasons of a few instructions.
+        reasons = list(dict.fromkeys(matched.look.uncarried(number).values()))
+        if reasons:
+            yield "  none of them is carried out:"
+            yield from (f"    {reason}" for reason in reasons[:_REASONS])
+        if len(reasons) > _REASONS:
+            yield f"    … and {len(reasons) - _REASONS} more: --all shows them"
         return
     yield indent(_counts_table(matched, number, every=few is None))
     best = best_of(matched, number, few)
     shown = best if few is None else best[:few]
     yield ""
-    yield indent(_facts_table(shown))
+    rows = [_COLUMNS, *(_row(facts) for facts in shown)]
+    yield indent(align(rows, right=(4, 6)))
     yield from _unproved_lines([matched.look.at(m) for m in own])
     if len(shown) < len(own):
         yield f"  … and {len(own) - len(shown)} more: --all lists them, --instruction NAME those of one"
-
-
-def _uncarried_lines(reasons: Sequence[str]) -> Iterator[str]:
-    """Yield lines about a statement whose operands cannot be moved, with the reasons of a few instructions."""
-    if reasons:
-        yield "  none of them is carried out:"
-        yield from (f"    {reason}" for reason in reasons[:_REASONS])
-    if len(reasons) > _REASONS:
-        yield f"    … and {len(reasons) - _REASONS} more: --all shows them"
 
 
 def _without_own(matched: Matched, number: int) -> str:
@@ -273,11 +267,6 @@ def _counts_table(matched: Matched, number: int, *, every: bool) -> str:
 
 def _numbers(one: Tally) -> tuple[str, str, str, str]:
     return str(one.count), str(one.split), str(one.degenerate), str(one.composed)
-
-
-def _facts_table(found: Sequence[MappingFacts]) -> str:
-    rows = [_COLUMNS, *(_row(facts) for facts in found)]
-    return align(rows, right=(4, 6))
 
 
 def _row(facts: MappingFacts) -> tuple[str, ...]:

@@ -125,7 +125,11 @@ def _draw_values(
 ) -> Array:
     match fill:
         case "integers" if operand.dtype.is_float:
-            most = _largest_integer(kernel)
+            # The largest float for the fill `integers`, 16 where sums are rounded to bf16 and so meet ties.
+            outputs = [o for o in kernel.operands if o.role in ("out", "inout") and o.dtype.is_float]
+            own = {s.assign.target.buffer for s in find_sites(kernel) if s.assign.op is not None}
+            is_rounded = [o.dtype.mantissa_bits == 8 and (o.accumulate or o.name not in own) for o in outputs]
+            most = 16 if outputs and all(is_rounded) else 4
             return rng.integers(-most, most + 1, size=shape, dtype=np.int8).astype(operand.dtype.numpy())
         case "spread":
             return _with_peaks(_spread(rng, shape, operand.dtype, _octaves(kernel)), operand.dtype, 0.0)
@@ -241,14 +245,6 @@ def _drawn_scalars(kernel: Kernel, seed: int = 0) -> dict[str, tuple[DType, int]
 def shape_of(operand: Operand) -> tuple[int, ...]:
     """Return the extents of an operand with bound sizes."""
     return tuple(extent.evaluate({}) for extent in operand.shape)
-
-
-def _largest_integer(kernel: Kernel) -> int:
-    """Return the largest float for the fill `integers`, 16 where sums are rounded to bf16 and so meet ties."""
-    outputs = [o for o in kernel.operands if o.role in ("out", "inout") and o.dtype.is_float]
-    own = {s.assign.target.buffer for s in find_sites(kernel) if s.assign.op is not None}
-    is_rounded = [o.dtype.mantissa_bits == 8 and (o.accumulate or o.name not in own) for o in outputs]
-    return 16 if outputs and all(is_rounded) else 4
 
 
 def _edges(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:

@@ -80,7 +80,13 @@ def read_value(text: str | bytes, known: Sequence[object] = ()) -> Any:
         classes = cast("list[type[Any]]", makers[len(_BUILT_IN) :])
         names = {kind.__name__: kind for kind in classes}
         for kind, rows in zip(classes, given[len(_BUILT_IN) :], strict=True):
-            _check_fields(kind, rows, names)
+            hints = get_type_hints(kind, localns={**names, **vars(sys.modules[kind.__module__])})
+            own = _field_names(kind)
+            if any(len(row) != len(own) for row in rows):
+                raise TypeError(f"a row of {kind} has not {len(own)} fields")
+            for name, column in zip(own, zip(*rows, strict=True), strict=False):
+                if not _are(hints[name], column):
+                    raise ValueError(f"{kind.__name__}.{name} is of another type")
         root: Json = data["root"]
         return objects[root] if root.__class__ is int else root[0] if root.__class__ is list else root
     except _NOT_WRITTEN as error:
@@ -140,20 +146,6 @@ def _class(name: str) -> type[Any]:
 @cache
 def _field_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.init)
-
-
-def _check_fields(kind: type[Any], rows: Sequence[Sequence[Any]], names: Mapping[str, type[Any]]) -> None:
-    """Compare the fields of all objects of a class with its annotations. `names` resolves circular imports.
-
-    Raises: ValueError for a value of another type, TypeError for a row of another length.
-    """
-    hints = get_type_hints(kind, localns={**names, **vars(sys.modules[kind.__module__])})
-    own = _field_names(kind)
-    if any(len(row) != len(own) for row in rows):
-        raise TypeError(f"a row of {kind} has not {len(own)} fields")
-    for name, column in zip(own, zip(*rows, strict=True), strict=False):
-        if not _are(hints[name], column):
-            raise ValueError(f"{kind.__name__}.{name} is of another type")
 
 
 def _are(hint: Any, values: Iterable[Any]) -> bool:

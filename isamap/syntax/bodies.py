@@ -17,7 +17,6 @@ from isamap.ir.nodes import (
     Operand,
     Outside,
     Placement,
-    Read,
     Role,
     Stmt,
 )
@@ -138,18 +137,7 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
             advice="declare it `out` or `inout`",
         )
     target = resolve_access(s.target.name, s.target.subscripts, s.target.span, scope)
-    _check_target(target)
-    op = REDUCTIONS[s.op] if s.op else None
-    if op is not None:
-        _check_reduction(op, operand, s)
-    expected = (operand.accumulate or operand.dtype) if op is not None else operand.dtype
-    value = resolve_value(s.value, scope, expected, _target_place(s, operand, expected))
-    guard = resolve_value(s.guard, scope, BOOL, "a guard") if s.guard is not None else None
-    return Assign(target, op, value, guard, s.span)
-
-
-def _check_target(target: Read) -> None:
-    """Refuse a target whose index depends on data, because two iterations could write the same element."""
+    # Refuse a target whose index depends on data, because two iterations could write the same element.
     for element in (e for index in target.index for e in elements_of(index)):
         raise problem_at(
             "data-dependent",
@@ -157,12 +145,15 @@ def _check_target(target: Read) -> None:
             target.span,
             "data may determine where elements are read and how often loops run, not where results are written",
         )
-
-
-def _check_reduction(op: str, operand: Operand, s: ast.AssignSyntax) -> None:
-    dtype = operand.accumulate or operand.dtype
-    if dtype not in TYPE_SETS[OPS[op].domain]:
-        raise problem_at("wrong-operand-type", f"`{s.op}=` does not work on {dtype}", s.span)
+    op = REDUCTIONS[s.op] if s.op else None
+    if op is not None:
+        dtype = operand.accumulate or operand.dtype
+        if dtype not in TYPE_SETS[OPS[op].domain]:
+            raise problem_at("wrong-operand-type", f"`{s.op}=` does not work on {dtype}", s.span)
+    expected = (operand.accumulate or operand.dtype) if op is not None else operand.dtype
+    value = resolve_value(s.value, scope, expected, _target_place(s, operand, expected))
+    guard = resolve_value(s.guard, scope, BOOL, "a guard") if s.guard is not None else None
+    return Assign(target, op, value, guard, s.span)
 
 
 def _target_place(s: ast.AssignSyntax, operand: Operand, expected: DType) -> str:

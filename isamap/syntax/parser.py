@@ -47,22 +47,21 @@ def load_parser() -> Lark:
     automaton = tables["data"]["parser"]["parser"]
     automaton["tokens"] = _number_keys(automaton["tokens"])
     automaton["states"] = {key: _number_keys(row) for key, row in _number_keys(automaton["states"]).items()}
-    return _restore_parser(tables["data"], memo)
+    cls: Any = Lark
+    return cls._load_from_dict(tables["data"], memo)  # what lark's own stand-alone parsers call
 
 
-def render_tables() -> str:
-    """Return the text of `grammar.json`. Lark may number states differently in each run."""
+def write_tables() -> None:
+    """Write a new `grammar.json` in a checkout."""
+    # The text of `grammar.json`. Lark may number states differently in each run.
     grammar = read_part("grammar.lark")
     built: Any = build_parser(grammar)
     data, memo = built.memo_serialize([TerminalDef, Rule])
     del data["options"]["import_paths"]
     tables = {"made_from": made_from(grammar), "data": data, "memo": memo}
-    return json.dumps(tables, separators=(",", ":"), sort_keys=True) + "\n"
-
-
-def write_tables() -> None:
-    """Write a new `grammar.json` in a checkout."""
-    Path(str(files("isamap.syntax").joinpath(FILE))).write_text(render_tables(), encoding="utf-8")
+    Path(str(files("isamap.syntax").joinpath(FILE))).write_text(
+        (json.dumps(tables, separators=(",", ":"), sort_keys=True) + "\n"), encoding="utf-8"
+    )
 
 
 def build_parser(grammar: str) -> Lark:
@@ -75,11 +74,6 @@ def build_parser(grammar: str) -> Lark:
         propagate_positions=True,
         maybe_placeholders=True,
     )
-
-
-def _restore_parser(data: dict[str, Any], memo: dict[int, Any]) -> Lark:
-    cls: Any = Lark
-    return cls._load_from_dict(data, memo)  # what lark's own stand-alone parsers call
 
 
 def made_from(grammar: str) -> str:
@@ -143,7 +137,12 @@ def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
         tree = _parse_text(source.text, start)
     except UnexpectedInput as error:
         raise SyntaxProblem(_translate(error, source)) from None
-    _check_depth(tree, source)
+    stack: list[tuple[SyntaxTree, int]] = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise _too_deep(Span(source, node.meta.start_pos, node.meta.end_pos))
+        stack += [(child, depth + 1) for child in node.children if isinstance(child, Tree)]
     return tree
 
 
@@ -169,15 +168,6 @@ def _check_brackets(source: Source) -> None:
                 raise _too_deep(Span(source, position, position + 1))
         elif character in ")]}":
             depth -= 1
-
-
-def _check_depth(tree: SyntaxTree, source: Source) -> None:
-    stack: list[tuple[SyntaxTree, int]] = [(tree, 0)]
-    while stack:
-        node, depth = stack.pop()
-        if depth > MAX_DEPTH:
-            raise _too_deep(Span(source, node.meta.start_pos, node.meta.end_pos))
-        stack += [(child, depth + 1) for child in node.children if isinstance(child, Tree)]
 
 
 def _too_deep(span: Span) -> SyntaxProblem:

@@ -231,7 +231,10 @@ def _merge_members(
 ) -> Statement:
     """Return the first statement with an additional axis, along which its subscripts equal those of the others."""
     first = members[0]
-    axis = Axis(_axis_name(kernel, first), Index.of(len(members)))
+    plain = with_statements(kernel, [first])
+    axis = Axis(
+        next((a for a in "gbeuvw" if free_name(plain, a) == a), free_name(plain, "g")), Index.of(len(members))
+    )
     steps = iter(slopes)
 
     def change(read: Read) -> Read:
@@ -239,12 +242,6 @@ def _merge_members(
         return replace(read, index=tuple(i + Index.of(axis.name) * step for i, step in grown))
 
     return replace(map_accesses(first, change), axes=(axis, *first.axes))
-
-
-def _axis_name(kernel: Kernel, s: Statement) -> str:
-    """Return a name that neither a declaration nor an axis around the statement uses."""
-    plain = with_statements(kernel, [s])
-    return next((a for a in "gbeuvw" if free_name(plain, a) == a), free_name(plain, "g"))
 
 
 def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:

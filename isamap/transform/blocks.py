@@ -168,17 +168,14 @@ def _rows(members: Members, span: Span) -> Rows:
             for r in accesses(s):
                 if r.buffer in members.shrunk:
                     need = _reach(r.index[members.shrunk[r.buffer]], s, members.rows[n], of[n])
-                    held[r.buffer] = _hull(held.get(r.buffer, need), need)
+                    a = held.get(r.buffer, need)
+                    held[r.buffer] = min(a[0], need[0]), max(a[1], need[1])
         if held == before:
             break
     return Rows(
         {n: of[n] for n in sorted(of) if of[n][0] < of[n][1]},
         {t: held.get(t, (0, 0)) for t in members.shrunk},
     )
-
-
-def _hull(a: Span, b: Span) -> Span:
-    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
@@ -365,7 +362,10 @@ def find_members(
     last = max((n for n, s in enumerate(given) if _axis(s, axis)), default=None)
     if last is None:
         return f"no statement has a loop over `{axis}` that is free of order"
-    run = _run_before(given, last)
+    start = last
+    while start and given[start - 1].ordered_loops == given[last].ordered_loops:
+        start -= 1
+    run = range(start, last + 1)
     end = _axis(given[last], axis)
     extent = end.extent.value if end else None
     given_by_call = next((a.name for n in run for a in given[n].axes if a.extent.value is None), None)
@@ -413,14 +413,6 @@ def _depth(members: Members, own: frozenset[str]) -> int:
 
 def _axis(s: Statement, name: str) -> Axis | None:
     return next((a for a in s.axes if a.name == name), None)
-
-
-def _run_before(given: Sequence[Statement], last: int) -> range:
-    """Return the range of a statement and its predecessors in the same ordered loops."""
-    start = last
-    while start and given[start - 1].ordered_loops == given[last].ordered_loops:
-        start -= 1
-    return range(start, last + 1)
 
 
 def _follow_temporaries(

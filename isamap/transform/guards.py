@@ -49,7 +49,13 @@ from isamap.transform.statements import Statement, both_hold, identity_of, in_or
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
     """Return the kernel as single statements without guards, fills and `let` names."""
-    kernel = _with_zeros_outside(_without_lets(kernel))
+    # The kernel with `let` names substituted, because the sizes of a program are its parameters.
+    bindings: dict[str, Index | int] = {}
+    for let in kernel.lets:
+        bindings[let.name] = let.value.substitute(bindings)
+    kernel = _with_zeros_outside(
+        replace(substitute_routine(kernel, bindings), lets=()) if bindings else kernel
+    )
     builder = _Builder({o.name for o in kernel.operands})
     found: list[tuple[Statement, Stmt]] = []
     around: tuple[int, ...] = ()
@@ -75,14 +81,6 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         builder.forget(buffer)
     body = in_ordered_loops(found, lambda axis, inner: Loop((axis,), inner, ordered=True))
     return replace(kernel, operands=(*kernel.operands, *builder.temps), body=body)
-
-
-def _without_lets(kernel: Kernel) -> Kernel:
-    """Return the kernel with `let` names substituted, because the sizes of a program are its parameters."""
-    bindings: dict[str, Index | int] = {}
-    for let in kernel.lets:
-        bindings[let.name] = let.value.substitute(bindings)
-    return replace(substitute_routine(kernel, bindings), lets=()) if bindings else kernel
 
 
 def _with_zeros_outside(kernel: Kernel) -> Kernel:

@@ -333,22 +333,18 @@ def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generato
     if not cache.ways or len(counts) < 2:
         return None
     few, many = counts[0], counts[-1]
-    line = _issues_of_a_line(cache, machine)
+    # How many issues on a row of B read one line of it.
+    one = TwoMemoryProduct(MANY, UNIT, 1, 1)
+    _, option = _plain(
+        one, ClockedKernel.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine).problem
+    )
+    line = max(1, cache.line_bytes // (_tiles(option)["n"] * F32.size_bytes))
     taken = {count: _in_one_set(cache, size_bytes, count, line, machine, rng) for count in (few, many)}
     return crowded_piece_ns(taken, few, many)
 
 
 def _nearest(machine: Machine) -> Cache:
     return ClockedKernel.of("rows", _TEXT.format(m=MANY, n=UNIT, k=1), machine).problem.caches[0]
-
-
-def _issues_of_a_line(cache: Cache, machine: Machine) -> int:
-    """Return how many issues on a row of B read one line of it."""
-    one = TwoMemoryProduct(MANY, UNIT, 1, 1)
-    _, option = _plain(
-        one, ClockedKernel.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine).problem
-    )
-    return max(1, cache.line_bytes // (_tiles(option)["n"] * F32.size_bytes))
 
 
 def _in_one_set(

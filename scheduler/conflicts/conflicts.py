@@ -86,19 +86,15 @@ def least_lack(spaces: Sequence[Space]) -> MissingBytes | None:
     for space in spaces:
         for block in space.register_blocks():
             for made in least_assignments(space, block):
-                lack = _lack(space, made)
+                needed: dict[str, int] = {}
+                for operand, size in _needed_parts(space, made):
+                    needed[operand.staging.homes[0]] = needed.get(operand.staging.homes[0], 0) + size
+                over = {memory: size for memory, size in needed.items() if size > space.scratchpads[memory]}
+                lack = MissingBytes(space, made, dict(sorted(over.items()))) if over else None
                 if lack is None:
                     return None
                 found.append(lack)
     return min(found, key=lambda lack: lack.most_missing, default=None)
-
-
-def _lack(space: Space, made: Assignment) -> MissingBytes | None:
-    needed: dict[str, int] = {}
-    for operand, size in _needed_parts(space, made):
-        needed[operand.staging.homes[0]] = needed.get(operand.staging.homes[0], 0) + size
-    over = {memory: size for memory, size in needed.items() if size > space.scratchpads[memory]}
-    return MissingBytes(space, made, dict(sorted(over.items()))) if over else None
 
 
 def _needed_parts(space: Space, made: Assignment) -> list[tuple[TileOperand, int]]:

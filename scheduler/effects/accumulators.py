@@ -29,15 +29,6 @@ from isamap.source import add_up
 # sets 0.45 with 16 rows.
 
 
-def carrying(tiling: Tiling, carried: CarriedValues, moved: Cost, problem: Problem) -> Cost:
-    """Return the time of one iteration over all register blocks: moves of carried values, latency, lost lines.
-
-    Units: nanoseconds.
-    """
-    chain = times(carried.chain_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))
-    return total([largest([moved, chain]), _reload_time(tiling, carried, problem)])
-
-
 def _reload_time(tiling: Tiling, carried: CarriedValues, problem: Problem) -> Cost:
     """Return the time of lines reloaded from the next cache at each step.
 
@@ -73,7 +64,9 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     again, loads = _repeats_of_sums(tiling, operand)
     moved = moves_of_sums(tiling, operand, operand.costs.direct_ns or 0.0, operand.costs.staged_ns or 0.0)
     if space.option.carried is not None:
-        moved = carrying(tiling, space.option.carried, moved, problem)
+        # The time of one iteration over all register blocks: moves of carried values, latency, lost lines.
+        chain = times(space.option.carried.chain_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))
+        moved = total([largest([moved, chain]), _reload_time(tiling, space.option.carried, problem)])
     held = total([moved, times(space.option.latency_ns, *loads) if again else Const(0)])
     return if_followed(tiling, problem, times(problem.model.leak_factor, held), held)
 

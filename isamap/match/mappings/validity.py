@@ -178,23 +178,19 @@ def with_lanes(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
 def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
     """Return whether, in groups with lanes as `%i`, equal given subscripts imply equal required subscripts."""
     if sides.other is not None:
-        return _judge_reads(sides, sides.other, groups, space)
+        # Whether two reads of one operand agree wherever they access the same element.
+        if _is_spanned_between(sides, sides.other, groups, space):
+            return "holds"
+        apart = Sides(sides.given, (ZERO,), Sides(sides.other.given, (Index.of(1),)))
+        if sides != apart and decide(apart, groups, space) == "holds":
+            return "holds"
+        return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
     moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
     if not any(moving & i.symbols for i in sides.required) or _is_determined(sides, groups, space):
         return "holds"
     if _breaks_alone(sides, groups, space):
         return "fails"
     if _is_spanned(sides, groups, space):
-        return "holds"
-    return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
-
-
-def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
-    """Return whether two reads of one operand agree wherever they access the same element."""
-    if _is_spanned_between(sides, other, groups, space):
-        return "holds"
-    apart = Sides(sides.given, (ZERO,), Sides(other.given, (Index.of(1),)))
-    if sides != apart and decide(apart, groups, space) == "holds":
         return "holds"
     return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
 
@@ -228,14 +224,10 @@ def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Iteration
     if not used.issuperset(axes):
         return False
     if by_lanes:
-        return _tells_lanes_apart(sides.given, axes, space)
+        lengths, open_lengths = dict(space.lengths), dict(space.open_lengths)
+        extents = {a: open_lengths[a] if (n := lengths[a]) is None else Index.of(n) for a in axes}
+        return tells_apart(sides.given, extents)
     return _tells_iterations_apart(sides.given, groups, space)
-
-
-def _tells_lanes_apart(given: tuple[Index, ...], axes: Sequence[str], space: IterationSpace) -> bool:
-    lengths, open_lengths = dict(space.lengths), dict(space.open_lengths)
-    extents = {a: open_lengths[a] if (n := lengths[a]) is None else Index.of(n) for a in axes}
-    return tells_apart(given, extents)
 
 
 def _tells_iterations_apart(

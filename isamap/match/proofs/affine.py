@@ -77,18 +77,14 @@ def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
     text = names.text(extent)
     if text is None or extent.value is not None:
         return False
-    return is_empty(names, (f"({text}) mod {length} != 0", *affine_facts(names, facts))) is True
-
-
-def affine_facts(names: IslNames, facts: Sequence[Constraint]) -> list[str]:
-    """Return the affine facts. Omitting the others only weakens the assumptions."""
+    # The affine facts. Omitting the others only weakens the assumptions.
     found: list[str] = []
     for fact in facts:
         left, right = names.text(fact.left), names.text(fact.right)
         if left is not None and right is not None:
             comparison = "=" if fact.comparison == "==" else fact.comparison
             found.append(f"{left} {comparison} {right}")
-    return found
+    return is_empty(names, (f"({text}) mod {length} != 0", *found)) is True
 
 
 def determines_axes(
@@ -108,7 +104,13 @@ def determines_axes(
     for subscript in subscripts:
         text = names.text(moving(subscript, extents) - moving(subscript, extents).substitute(pairs))
         conditions += [f"{text} = 0"] if text is not None else []
-    common = range_conditions(names, used, extents)
+    # The conditions that axes and their primed copies are in range.
+    common: list[str | None] = []
+    for axis in used:
+        extent = names.text(extents[axis])
+        if extent is None:
+            extent = names.of(f"extent of {axis}")
+        common += [f"0 <= {names.of(axis)} < {extent}", f"0 <= {names.of(prime_axis(axis))} < {extent}"]
     if any(c is None for c in common):
         return None
     verdicts = [
@@ -127,20 +129,6 @@ def moving(index: Index, axes: Iterable[str]) -> Index:
     """Return the terms that depend on some of the axes."""
     chosen = set(axes)
     return Index(tuple((m, c) for m, c in index.terms if any(Index.of(a).symbols & chosen for a in m)))
-
-
-def range_conditions(names: IslNames, axes: Iterable[str], extents: Mapping[str, Index]) -> list[str | None]:
-    """Return the conditions that axes and their primed copies are in range.
-
-    An extent that is not affine is any number.
-    """
-    found: list[str | None] = []
-    for axis in axes:
-        extent = names.text(extents[axis])
-        if extent is None:
-            extent = names.of(f"extent of {axis}")
-        found += [f"0 <= {names.of(axis)} < {extent}", f"0 <= {names.of(prime_axis(axis))} < {extent}"]
-    return found
 
 
 def _product(numbers: Iterable[int]) -> int:
@@ -171,7 +159,8 @@ def implies_equality(
     """
     prefixed = {i: Index.of(_lane(i)) for i in pairs.lengths}
     own = tuple(s.substitute(prefixed) for s in lanes)
-    used = _involved_groups(own, iterations, pairs)
+    seen = {s for i in (*own, *iterations) for s in i.symbols}
+    used = tuple(g for g in pairs.groups if seen & {*map(_lane, g.instruction_axes), *g.kernel_axes})
     if not any(len(g.kernel_axes) > 1 or len(g.instruction_axes) > 1 for g in used):
         return _holds(own, tuple(iterations), pairs, used, from_lanes, exact=True)
     if _holds(own, tuple(iterations), pairs, used, from_lanes, exact=False):
@@ -187,11 +176,6 @@ def implies_equality(
 
 def _lane(axis: str) -> str:
     return f"%{axis}"
-
-
-def _involved_groups(own: Sequence[Index], theirs: Sequence[Index], pairs: Pairs) -> tuple[AxisGroup, ...]:
-    seen = {s for i in (*own, *theirs) for s in i.symbols}
-    return tuple(g for g in pairs.groups if seen & {*map(_lane, g.instruction_axes), *g.kernel_axes})
 
 
 def _orders(groups: Sequence[AxisGroup]) -> Iterator[tuple[AxisGroup, ...]]:

@@ -313,7 +313,12 @@ def refuse_elements(case: Pair) -> Failure | None:
         if m.kind != "degenerate"
     ][:_LOOKED_AT]
     if not candidates:
-        return _not_at_once(case)
+        # The cause that statement axes each have a place, but not all of them together.
+        assert case.pattern is not None
+        names = ", ".join(a.name for a in case.pattern.axes)
+        message = f"runs over {names}: the statement has an axis for each, but not a different one for each"
+        span, own = case.statement.assign.span, case.pattern.axes[0].span
+        return Failure("axis-has-no-place", message, span, own, OTHER)
     found: list[tuple[Mapping, Violation]] = []
     for mapping in candidates:
         violation = first_violation(pattern, statement, mapping, case.kernel)
@@ -326,15 +331,6 @@ def refuse_elements(case: Pair) -> Failure | None:
     if violation.clause == "operand-twice":
         return _meeting(case, mapping, violation)
     return _explain_shared(case, mapping, violation)
-
-
-def _not_at_once(case: Pair) -> Failure:
-    """Return the cause that statement axes each have a place, but not all of them together."""
-    assert case.pattern is not None
-    names = ", ".join(a.name for a in case.pattern.axes)
-    message = f"runs over {names}: the statement has an axis for each, but not a different one for each"
-    span, own = case.statement.assign.span, case.pattern.axes[0].span
-    return Failure("axis-has-no-place", message, span, own, OTHER)
 
 
 # --- outputs ----------------------------------------------------------------------------------------------

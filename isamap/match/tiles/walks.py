@@ -44,7 +44,14 @@ def choose_params(
         for group in mapping.groups
         if not asked.isdisjoint(group.instruction_axes)
     ]
-    chosen = dict(_choose_parameters(pattern, tuple(filled))) | _lengths_of_one(pattern, mapping.empty)
+    # 1 as the run-time length of axes without loops, along which operands have one element.
+    _, lengths = extents_of(pattern, {})
+    shapes = {str(extent) for operand in pattern.instruction.operands for extent in operand.shape}
+    used = {param for axis, param in lengths.items() if axis not in mapping.empty}
+    alone = {lengths[axis] for axis in mapping.empty if axis in lengths} & shapes - used
+    chosen = dict(_choose_parameters(pattern, tuple(filled))) | {
+        param: 1 for param in alone if is_allowed(pattern, {param: 1})
+    }
     return chosen | (_lengths_of_whole(statement, mapping, pattern) if statement.assign.op is None else {})
 
 
@@ -66,15 +73,6 @@ def _lengths_of_whole(statement: Statement, mapping: Mapping, pattern: Pattern) 
             if is_long and is_allowed(pattern, {params[0]: needed}):
                 found[params[0]] = needed
     return found
-
-
-def _lengths_of_one(pattern: Pattern, empty: tuple[str, ...]) -> Params:
-    """Return 1 as the run-time length of axes without loops, along which operands have one element."""
-    _, lengths = extents_of(pattern, {})
-    shapes = {str(extent) for operand in pattern.instruction.operands for extent in operand.shape}
-    used = {param for axis, param in lengths.items() if axis not in empty}
-    alone = {lengths[axis] for axis in empty if axis in lengths} & shapes - used
-    return {param: 1 for param in alone if is_allowed(pattern, {param: 1})}
 
 
 @lru_cache(maxsize=4096)
@@ -284,7 +282,10 @@ def _neighbours_fit(
 ) -> bool:
     """Return whether neighbouring lanes of an operand may be neighbouring elements in memory."""
     if read not in loops.steps:
-        loops.steps[read] = _steps_of(read, loops.statement, search.strides)
+        # Where known, the distance of neighbours along axes longer than one. Units: elements.
+        address = address_of(read, search.strides) or ZERO
+        long = [axis.name for axis in loops.statement.axes if (axis.extent.value or 1) > 1]
+        loops.steps[read] = {name: step for name in long if (step := address.coefficient(name)) is not None}
     steps, members = loops.steps[read], {group.name: group.kernel_axes for group in mapping.groups}
     for axis in walk[2]:
         digit = next((name for name, length in reversed(axis.digits) if length > 1), None)
@@ -298,15 +299,6 @@ def _neighbours_fit(
             if known and steps[outer] != steps[inner] * loops.around[inner].extent:
                 return False
     return True
-
-
-def _steps_of(
-    read: Read, statement: Statement, strides: MappingType[str, tuple[Index, ...]]
-) -> dict[str, Index]:
-    """Return, where known, the distance of neighbours along axes longer than one. Units: elements."""
-    address = address_of(read, strides) or ZERO
-    long = [axis.name for axis in statement.axes if (axis.extent.value or 1) > 1]
-    return {name: step for name in long if (step := address.coefficient(name)) is not None}
 
 
 @lru_cache(maxsize=1 << 14)

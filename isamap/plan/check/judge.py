@@ -8,7 +8,7 @@ It is deliberately plain: one function per rule, each over one nest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
@@ -18,7 +18,7 @@ from isamap.plan.check.scratchpads import check_scratch, staged_bytes
 from isamap.plan.check.threads import check_parallel, in_parts
 from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
-from isamap.plan.schedule import NestSchedule, Schedule, Stage, slots_of
+from isamap.plan.schedule import NestSchedule, Schedule, slots_of
 from isamap.plan.text import blocks_words
 from isamap.source import Diagnostic
 
@@ -273,16 +273,14 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
     # Of a sum that is dealt to threads, `check_parallel` says what its accumulator needs.
     around = list(enumerate(nest.loops[: nest.hold]))
     outside = [i for i, loop in around if loop.axis in summing and not loop.is_dealt]
-    for operand in _forced_sums(option.operands):
+    # The sums whose parts do not fit their array's type. Others stay in a scratchpad by choice.
+    sums = (operand for operand in option.operands if operand.is_accumulator and operand.staging.stage_whole)
+    for operand in [
+        operand for operand in sums if operand.layout.tensor_bytes < operand.staging.staged_bytes
+    ]:
         depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
         if outside and (not depths or depths[0] > outside[0]):
             yield _partial_sums(nest, operand, nest.loops[outside[0]])
-
-
-def _forced_sums(operands: Iterable[TileOperand]) -> list[TileOperand]:
-    """Return the sums whose parts do not fit their array's type. Others stay in a scratchpad by choice."""
-    sums = (operand for operand in operands if operand.is_accumulator and operand.staging.stage_whole)
-    return [operand for operand in sums if operand.layout.tensor_bytes < operand.staging.staged_bytes]
 
 
 def _partial_sums(nest: NestSchedule, operand: TileOperand, loop: LoopStep) -> Diagnostic:
@@ -513,18 +511,13 @@ def check_packed(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
                 "passed packed",
                 help=f"add --packed {operand.tensor}, or write `stage {operand.name};`",
             )
-        elif stage is not None and stage.packed:
-            yield from _check_whole(nest, stage)
-
-
-def _check_whole(nest: NestSchedule, stage: Stage) -> Iterator[Diagnostic]:
-    if stage.depth or stage.ahead or stage.memory:
-        yield Diagnostic(
-            "schedule-packed",
-            f"nest {nest.statement}: `stage {stage.operand} packed;` is inside {stage.depth} loops, but "
-            "an operand that is packed before the program is packed as a whole",
-            help="move it before the first loop",
-        )
+        elif stage is not None and stage.packed and (stage.depth or stage.ahead or stage.memory):
+            yield Diagnostic(
+                "schedule-packed",
+                f"nest {nest.statement}: `stage {stage.operand} packed;` is inside {stage.depth} loops, but "
+                "an operand that is packed before the program is packed as a whole",
+                help="move it before the first loop",
+            )
 
 
 # --- remainders -----------------------------------------------------------------------------------------

@@ -275,18 +275,14 @@ def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
     """Yield a picture of the whole run, and of a part of it if single issues are too short to see."""
     yield _timeline_picture(_Window(timeline, 0.0, timeline.total_ns, "timeline", f"{title}: busy times"))
     if len(timeline.bars) > 3 * CLOSE:
-        start, end = _busiest(timeline)
+        # The first section of the timeline with the most instructions on the most tracks.
+        bars = sorted(timeline.bars, key=lambda bar: bar.start_ns)
+        places = range(0, len(bars) - CLOSE, CLOSE // 4)
+        kinds = {at: len({(b.track, b.label) for b in bars[at : at + CLOSE]}) for at in places}
+        at = max(places, key=lambda place: (kinds[place], -place))
+        start, end = bars[at].start_ns, max(bar.end_ns for bar in bars[at : at + CLOSE])
         said = f"{title}: from {time_text(start)} to {time_text(end)}"
         yield _timeline_picture(_Window(timeline, start, end, "timeline-part", said))
-
-
-def _busiest(timeline: Timeline) -> tuple[float, float]:
-    """Return the first section of the timeline with the most instructions on the most tracks."""
-    bars = sorted(timeline.bars, key=lambda bar: bar.start_ns)
-    places = range(0, len(bars) - CLOSE, CLOSE // 4)
-    kinds = {at: len({(b.track, b.label) for b in bars[at : at + CLOSE]}) for at in places}
-    at = max(places, key=lambda place: (kinds[place], -place))
-    return bars[at].start_ns, max(bar.end_ns for bar in bars[at : at + CLOSE])
 
 
 def _timeline_picture(window: _Window) -> Picture:
