@@ -16,7 +16,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.deciding.fixing import all_names, names_of, resolve, unknown
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import replace
 
 Solve = Callable[[Problem, Mapping[str, int]], Schedule]
@@ -84,13 +84,11 @@ def _values(problem: Problem, nest: NestProblem, chosen: NestSchedule, pinned: l
     """Return the values of the pinned decisions in a nest."""
     read = read_nest(problem, nest, chosen)
     if read is None:
-        raise UsageProblem(
-            Diagnostic(
-                "fix-unreadable",
-                f"parts of nest {nest.statement} cannot be fixed: no decisions lead to its loops",
-                notes=("it has more loops over an axis, or stages elsewhere, than the solver would",),
-                help="replay it unchanged, without --fix, or give the values: --fix NAME=NUMBER",
-            )
+        raise UsageProblem.of(
+            "fix-unreadable",
+            f"parts of nest {nest.statement} cannot be fixed: no decisions lead to its loops",
+            notes=("it has more loops over an axis, or stages elsewhere, than the solver would",),
+            help="replay it unchanged, without --fix, or give the values: --fix NAME=NUMBER",
         )
     option, assignment = read
     number = next(

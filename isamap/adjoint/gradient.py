@@ -10,7 +10,7 @@ from isamap.adjoint.partials import depends
 from isamap.adjoint.single_assignment import Built, single_assignment
 from isamap.adjoint.value_storage import no_derivative
 from isamap.ir import Assign, Index, Kernel, Operand, Read
-from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.source import UsageProblem, did_you_mean
 from isamap.source.records import dataclass, replace
 from isamap.transform.rewrite import accesses, with_statements
 from isamap.transform.statements import Statement
@@ -59,7 +59,7 @@ def differentiate(
     for name in sources:
         if name not in backward.adjoints:
             said = f"no requested result depends on `{name}`"
-            raise UsageProblem(Diagnostic("no-gradient", said, help="leave it out of --by"))
+            raise UsageProblem.of("no-gradient", said, help="leave it out of --by")
     if not sources:
         raise no_derivative("no result depends on an input of floats", kernel.span, "name results by --of")
     made, again = backward.finish(sources)
@@ -93,7 +93,7 @@ def check_names(named: Sequence[str], known: Sequence[str], what: str, option: s
             said = f"`{name}` is not {what}"
             takes = f"{option} takes {', '.join(known)}" if known else f"leave {option} out: there is none"
             help_ = did_you_mean(name, known) or takes
-            raise UsageProblem(Diagnostic("no-gradient", said, help=help_))
+            raise UsageProblem.of("no-gradient", said, help=help_)
     return list(dict.fromkeys(named))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from isamap.cli.answers import Answer
 from isamap.cli.early_words import GROUPS
 from isamap.cli.option_parser import help_page, options_of, read_record, read_words
-from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.source import UsageProblem, did_you_mean
 
 COMMANDS: dict[str, str] = {
     "new.kernel": "begin_command",
@@ -103,13 +103,11 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
     known = [c.removeprefix(f"{group}.") for c in COMMANDS if not group or c.startswith(f"{group}.")]
     names = list(dict.fromkeys(c.split(".")[0] for c in known))
     what = "option" if given.startswith("-") else "command"
-    raise UsageProblem(
-        Diagnostic(
-            f"unknown-{what}",
-            f"`{' '.join(['isamap', *group.split('.')]).rstrip()}` has no {what} `{given[:80]}`",
-            notes=(f"commands: {', '.join(names)}",),
-            help=did_you_mean(given, names) if what == "command" else "options follow the command",
-        )
+    raise UsageProblem.of(
+        f"unknown-{what}",
+        f"`{' '.join(['isamap', *group.split('.')]).rstrip()}` has no {what} `{given[:80]}`",
+        notes=(f"commands: {', '.join(names)}",),
+        help=did_you_mean(given, names) if what == "command" else "options follow the command",
     )
 
 

@@ -177,10 +177,10 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
 
     if len(machines) > 1:
         said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
-        raise UsageProblem(Diagnostic("usage", said, help="compile it for each by itself"))
+        raise UsageProblem.of("usage", said, help="compile it for each by itself")
     if choices.transform not in (None, BEST_FORM):
         said = f"`--transform {choices.transform}` is a variant of one kernel, and a model has many"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out the number"))
+        raise UsageProblem.of("usage", said, help="leave out the number")
     how = ModelOptions(
         machines[0],
         choices.heuristic,
@@ -299,7 +299,7 @@ def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is
     for name, value in refused.items():
         if value:
             said = f"`{name}` applies to the import of a model; a graph file has its sizes and kernels"
-            raise UsageProblem(Diagnostic("usage", said, help="give the .onnx file"))
+            raise UsageProblem.of("usage", said, help="give the .onnx file")
     return read_folder(Path(model))
 
 

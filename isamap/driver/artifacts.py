@@ -26,7 +26,6 @@ from typing import Any
 
 from isamap.driver.request import sha256
 from isamap.source import (
-    Diagnostic,
     UsageProblem,
     cannot_write,
     is_device,
@@ -246,23 +245,19 @@ def _umask() -> int:
 
 
 def _in_the_way(folder: Path, why: str) -> UsageProblem:
-    return UsageProblem(
-        Diagnostic(
-            "output-in-the-way",
-            f"{folder} is not replaced: {why}",
-            notes=("an output folder is replaced whole",),
-            help="name another folder with -o, or remove this one",
-        )
+    return UsageProblem.of(
+        "output-in-the-way",
+        f"{folder} is not replaced: {why}",
+        notes=("an output folder is replaced whole",),
+        help="name another folder with -o, or remove this one",
     )
 
 
 def _refuse_edited(folder: Path, changed: Sequence[str]) -> UsageProblem:
     others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return UsageProblem(
-        Diagnostic(
-            "output-edited",
-            f"{folder} is not replaced: `{changed[0]}`{others} was changed since isamap wrote it",
-            notes=("an output folder is replaced whole",),
-            help="keep a copy elsewhere, or name another folder with -o; `--force` replaces the changed files",
-        )
+    return UsageProblem.of(
+        "output-edited",
+        f"{folder} is not replaced: `{changed[0]}`{others} was changed since isamap wrote it",
+        notes=("an output folder is replaced whole",),
+        help="keep a copy elsewhere, or name another folder with -o; `--force` replaces the changed files",
     )

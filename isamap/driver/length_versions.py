@@ -37,7 +37,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule, forget_cost
 from isamap.plan.text import box_of, check_versions, parse_schedule, print_versions, split_versions
 from isamap.scheduler.nests.pricing import price
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Source, UsageProblem
 from isamap.source.records import replace
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
@@ -123,12 +123,10 @@ def _check_profiles(name: str, value: str, low: int, high: int, profiles: tuple[
     if ordered and low <= profiles[0] and profiles[-1] <= high:
         return
     inside = sorted({p for p in profiles if low <= p <= high}) or [high]
-    raise UsageProblem(
-        Diagnostic(
-            "several-profiles",
-            f"`{name}={value}`: profile values increase, and lie between {low} and {high}",
-            help=f"write `{name}={low}..{high}@{','.join(map(str, inside))}`",
-        )
+    raise UsageProblem.of(
+        "several-profiles",
+        f"`{name}={value}`: profile values increase, and lie between {low} and {high}",
+        help=f"write `{name}={low}..{high}@{','.join(map(str, inside))}`",
     )
 
 
@@ -201,12 +199,10 @@ def _of_profiles(request: Request) -> Iterator[Request]:
     whole = whole_sizes(request.sizes)
     count = prod(str(value).count(",") + 1 for value in request.sizes.values())
     if count > MOST_VERSIONS:
-        raise UsageProblem(
-            Diagnostic(
-                "several-profiles",
-                f"{count} schedules in one program are too many: at most {MOST_VERSIONS} can be",
-                help="name fewer profile values",
-            )
+        raise UsageProblem.of(
+            "several-profiles",
+            f"{count} schedules in one program are too many: at most {MOST_VERSIONS} can be",
+            help="name fewer profile values",
         )
     choices = [parts_of_size(request, name, whole) for name in request.sizes]
     for values in product(*choices):
@@ -233,12 +229,10 @@ def _check_alone_size_versions(request: Request) -> None:
     """Refuse options that need a single schedule, because variants differ in arrays and schedules in packing."""
     option = "--packed" if request.packed else "--transform" if request.transform is not None else ""
     if option:
-        raise UsageProblem(
-            Diagnostic(
-                "several-profiles",
-                f"`{option}` and several schedules in one program do not go together",
-                help=f"name one profile value, or leave `{option}` out",
-            )
+        raise UsageProblem.of(
+            "several-profiles",
+            f"`{option}` and several schedules in one program do not go together",
+            help=f"name one profile value, or leave `{option}` out",
         )
 
 
@@ -303,12 +297,10 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
     assert found.canonical, "all stages have run"
     assert made.canonical, "all stages have run"
     if print_routine(found.canonical) != print_routine(made.canonical):
-        raise UsageProblem(
-            Diagnostic(
-                "several-lengths",
-                "the best variant of the kernel differs between vector lengths",
-                help="leave `--transform` out, or name one variant",
-            )
+        raise UsageProblem.of(
+            "several-lengths",
+            "the best variant of the kernel differs between vector lengths",
+            help="leave `--transform` out, or name one variant",
         )
     return found
 
@@ -347,13 +339,11 @@ def _check_emission(name: str, machine: Machine, described: Machine) -> None:
     if isinstance(entry.emit, EmitCall | EmitNothing):
         return
     if whole is None or (entry.instruction, entry.emit) != (whole.instruction, whole.emit):
-        raise UsageProblem(
-            Diagnostic(
-                "several-lengths",
-                f"`{name}` is emitted as a function for one length of vectors",
-                notes=("a program for several lengths issues calls that receive the length",),
-                help=f"write `emit` of `{name}` as one call, or name one length",
-            )
+        raise UsageProblem.of(
+            "several-lengths",
+            f"`{name}` is emitted as a function for one length of vectors",
+            notes=("a program for several lengths issues calls that receive the length",),
+            help=f"write `emit` of `{name}` as one call, or name one length",
         )
 
 
@@ -362,12 +352,10 @@ def _check_alone(request: Request, constant: str, typical: int) -> None:
     refused = (("--packed", bool(request.packed)), ("--model", request.model))
     for option, asked in refused:
         if asked:
-            raise UsageProblem(
-                Diagnostic(
-                    "several-lengths",
-                    f"`{option}` and a program for several lengths of vectors do not go together",
-                    help=f"name one length, as in `@{constant}={typical}`, or leave `{option}` out",
-                )
+            raise UsageProblem.of(
+                "several-lengths",
+                f"`{option}` and a program for several lengths of vectors do not go together",
+                help=f"name one length, as in `@{constant}={typical}`, or leave `{option}` out",
             )
 
 

@@ -27,7 +27,7 @@ from isamap.driver.options import (
     wrong_value,
 )
 from isamap.machine import machine_digest
-from isamap.source import Diagnostic, Source, UsageProblem, is_digits, show_value, truth_value, whole_number
+from isamap.source import Source, UsageProblem, is_digits, show_value, truth_value, whole_number
 from isamap.source.cache import program_state
 from isamap.source.records import dataclass, field, fields
 
@@ -74,7 +74,7 @@ def given_sizes(sizes: object) -> dict[str, Size]:
             found[name] = str(value)
         else:
             said = f'`{name}` is a whole number, or a range such as "1..8192@512", not {show_value(value)}'
-            raise UsageProblem(Diagnostic("size-syntax", said, help=as_number(name, value)))
+            raise UsageProblem.of("size-syntax", said, help=as_number(name, value))
     return found
 
 
@@ -86,7 +86,7 @@ def given_fixes(name: str, fix: object) -> dict[str, int | None]:
         found[decision] = whole_number(value)
         if found[decision] is None and value is not None:
             said = f"`{name}` takes a whole number for `{decision}`, not {show_value(value)}"
-            raise UsageProblem(Diagnostic("fix-syntax", said, help=as_number(decision, value) or example))
+            raise UsageProblem.of("fix-syntax", said, help=as_number(decision, value) or example)
     return found
 
 
@@ -112,7 +112,7 @@ def read_within(word: str, flag: str) -> str:
         said = (
             f"{flag} takes {' or '.join(BOUNDED)} and a factor from 1 to {MOST_FACTOR:g}, not `{word[:40]}`"
         )
-        raise UsageProblem(Diagnostic("option-value", said, help="write `time=1.1`"))
+        raise UsageProblem.of("option-value", said, help="write `time=1.1`")
     return f"{name}={float(factor):g}" if word else ""
 
 
@@ -126,12 +126,10 @@ def read_form(word: str, _flag: str) -> str:
     """Return the variant that `--transform` names: `best`, or a number. Raises: UsageProblem."""
     if word == BEST_FORM or (is_digits(word) and len(word) < 9 and 1 <= int(word) <= MOST_FORMS):
         return word
-    raise UsageProblem(
-        Diagnostic(
-            "option-value",
-            f"--transform takes the number of a rewrite, not `{word[:40]}`",
-            help="`isamap match --transform --all` lists them",
-        )
+    raise UsageProblem.of(
+        "option-value",
+        f"--transform takes the number of a rewrite, not `{word[:40]}`",
+        help="`isamap match --transform --all` lists them",
     )
 
 
@@ -147,17 +145,15 @@ def read_fixes(words: Iterable[str], _flag: str) -> dict[str, int | None]:
             fixed.setdefault(name, None)
             continue
         if not name or not NUMBER.fullmatch(value):
-            raise UsageProblem(
-                Diagnostic(
-                    "fix-syntax",
-                    f"`{word[:80]}` is not DECISION=NUMBER",
-                    help="write `--fix nest0.block.k=256`; with --schedule, `--fix block` keeps its blocks",
-                )
+            raise UsageProblem.of(
+                "fix-syntax",
+                f"`{word[:80]}` is not DECISION=NUMBER",
+                help="write `--fix nest0.block.k=256`; with --schedule, `--fix block` keeps its blocks",
             )
         number, before = int(value), fixed.get(name)
         if before not in (None, number):
             said = f"`{name}` is fixed twice: to {before}, and to {number}"
-            raise UsageProblem(Diagnostic("fix-twice", said, help="leave one of them out"))
+            raise UsageProblem.of("fix-twice", said, help="leave one of them out")
         fixed[name] = number
     return fixed
 
@@ -447,7 +443,7 @@ def _model_of(choices: Choices, dash: str) -> str:
         return choices.cost_model
     if choices.cost_model != DEFAULT_COST_MODEL:
         said = f"`{dash}cost-model {choices.cost_model}` and `{dash}objective` both define the cost"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+        raise UsageProblem.of("usage", said, help="leave out one of them")
     return DEFAULT_COST_MODEL if choices.objective == TIME else choices.objective
 
 
@@ -459,22 +455,22 @@ def check_choosers(choices: Choices, dash: str) -> None:
     if choices.search and not choices.tune:
         named = f"{dash}search {choices.search}" if dash else f'search="{choices.search}"'
         said = f"`{named}` proposes schedules for `{dash}tune`, which is not given"
-        raise UsageProblem(
-            Diagnostic("usage", said, help=f"add `{dash}tune{' ' if dash else '='}24`, or leave it out")
+        raise UsageProblem.of(
+            "usage", said, help=f"add `{dash}tune{' ' if dash else '='}24`, or leave it out"
         )
     if choices.scheduler and not choices.tune:
         said = f"`{dash}scheduler` distributes the rounds of `{dash}tune`, which is not given"
-        raise UsageProblem(Diagnostic("usage", said, help=f"add `{dash}tune`, or leave it out"))
+        raise UsageProblem.of("usage", said, help=f"add `{dash}tune`, or leave it out")
     if choices.cold:
         refuse_cold([option for option in found if choices.schedule is None or option != found[0]], dash)
     if len(found) > 1 and (choices.tune or choices.tuned):
         said = f"`{found[0]}` and `{found[1]}` both select the schedule"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+        raise UsageProblem.of("usage", said, help="leave out one of them")
     if choices.schedule is None and None in choices.fixed.values():
         kept = next(name for name, number in choices.fixed.items() if number is None)
         said = f"`{dash}fix` keeps `{kept}` as the schedule has it, and there is no `{dash}schedule`"
         help_ = f"give it a number, or give a `{dash}schedule`"
-        raise UsageProblem(Diagnostic("fix-syntax", said, help=help_))
+        raise UsageProblem.of("fix-syntax", said, help=help_)
 
 
 def refuse_cold(measuring: list[str], dash: str = "--") -> None:
@@ -483,7 +479,7 @@ def refuse_cold(measuring: list[str], dash: str = "--") -> None:
         goes_by = f"what `{measuring[0]}` measures finds them in caches"
         said = f"`{dash}cold` states that operands are in no cache, and {goes_by}"
         help_ = "leave out one of them; `isamap bench deepbench --cache rotate` measures with cold operands"
-        raise UsageProblem(Diagnostic("usage", said, help=help_))
+        raise UsageProblem.of("usage", said, help=help_)
 
 
 def request_key(request: Request) -> str:
@@ -519,12 +515,10 @@ def read_size(value: Size) -> int | Range:
         return value
     low, high, profiles = read_profiles(value)
     if len(profiles) > 1:
-        raise UsageProblem(
-            Diagnostic(
-                "several-profiles",
-                f"`{value}` has {len(profiles)} profile values, and this command searches one schedule",
-                help=f"write `{low}..{high}@{profiles[-1]}`; `compile`, `run` and `verify` take several",
-            )
+        raise UsageProblem.of(
+            "several-profiles",
+            f"`{value}` has {len(profiles)} profile values, and this command searches one schedule",
+            help=f"write `{low}..{high}@{profiles[-1]}`; `compile`, `run` and `verify` take several",
         )
     from isamap.ir import Range  # and with it numpy, which a command that reads no sizes does without
 

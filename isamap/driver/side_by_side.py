@@ -21,7 +21,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.chain import File, files_to_send, with_files
-from isamap.source import Diagnostic, MissingTool, UsageProblem
+from isamap.source import MissingTool, UsageProblem
 from isamap.source.process import end_with, interrupts_put_off
 from isamap.source.records import dataclass
 from isamap.version import __version__
@@ -45,7 +45,7 @@ def workers_of(jobs: int, scheduler: str | None) -> int | str:
     """Return the number of local processes, or a scheduler's address. Raises: UsageProblem if both are given."""
     if scheduler is not None and jobs:
         said = "a scheduler uses its own workers, and `--jobs` counts processes of this computer"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out `--jobs`"))
+        raise UsageProblem.of("usage", said, help="leave out `--jobs`")
     return scheduler or jobs or all_jobs()
 
 
@@ -153,14 +153,14 @@ def _client(address: str) -> Generator[tuple[Any, Any]]:
         distributed: Any = importlib.import_module("distributed")
     except ModuleNotFoundError:
         said = "`--scheduler` needs the package distributed of Dask, which is not installed"
-        raise MissingTool(Diagnostic("no-dask", said, help="`pip install 'isamap[dask]'`")) from None
+        raise MissingTool.of("no-dask", said, help="`pip install 'isamap[dask]'`") from None
     try:
         client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         said = f"no scheduler of Dask answers at `{address}`"
         help_ = "`dask scheduler` prints its address, as tcp://192.168.0.7:8786"
         notes = (f"{type(error).__name__}: {error}"[:200],)
-        raise UsageProblem(Diagnostic("no-scheduler", said, notes=notes, help=help_)) from None
+        raise UsageProblem.of("no-scheduler", said, notes=notes, help=help_) from None
     with client:
         _check_workers(address, client)
         yield distributed, client
@@ -186,4 +186,4 @@ def version() -> str:
 def _refuse_address(address: str, why: str) -> UsageProblem:
     said = f"the cluster at `{address}` does not do the work"
     help_ = "install this version of isamap where its workers run"
-    return UsageProblem(Diagnostic("cluster-failed", said, notes=(why[:300],), help=help_))
+    return UsageProblem.of("cluster-failed", said, notes=(why[:300],), help=help_)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from isamap.ir import Kernel, Read
 from isamap.plan.problem import NestOption, Problem, TileOperand, with_fields
 from isamap.plan.schedule import Schedule
-from isamap.source import Diagnostic, NoMapping, UsageProblem
+from isamap.source import NoMapping, UsageProblem
 from isamap.source.records import replace
 from isamap.transform import Statement, reads, statements, symbols
 
@@ -30,14 +30,12 @@ def require_packable(kernel: Kernel, packed: Sequence[str]) -> None:
         ((statement, read),) = places
         turning = sorted(symbols(read) & {axis.name for axis in statement.sequence})
         if turning:
-            raise UsageProblem(
-                Diagnostic(
-                    "packed-twice",
-                    f"each iteration of the loop over `{turning[0]}` reads other elements of `{name}`",
-                    statement.assign.span,
-                    notes=("what is packed is one copy, which all iterations read",),
-                    help="leave it to the program: compile without --packed " + name,
-                )
+            raise UsageProblem.of(
+                "packed-twice",
+                f"each iteration of the loop over `{turning[0]}` reads other elements of `{name}`",
+                statement.assign.span,
+                notes=("what is packed is one copy, which all iterations read",),
+                help="leave it to the program: compile without --packed " + name,
             )
 
 
@@ -51,36 +49,30 @@ def _check_input(kernel: Kernel, name: str) -> None:
     inputs = [n for n, role in roles.items() if role == "in"]
     if name not in roles:
         near = get_close_matches(name, inputs, n=1, cutoff=0.5)
-        raise UsageProblem(
-            Diagnostic(
-                "packed-unknown",
-                f"{kernel.name} has no operand `{name}` to pack",
-                notes=(f"its inputs are {', '.join(inputs) or 'none'}",),
-                help=f"did you mean `{near[0]}`?" if near else None,
-            )
+        raise UsageProblem.of(
+            "packed-unknown",
+            f"{kernel.name} has no operand `{name}` to pack",
+            notes=(f"its inputs are {', '.join(inputs) or 'none'}",),
+            help=f"did you mean `{near[0]}`?" if near else None,
         )
     if roles[name] != "in":
-        raise UsageProblem(
-            Diagnostic(
-                "packed-unknown",
-                f"`{name}` of {kernel.name} is written: only inputs can be packed before",
-                notes=(f"its inputs are {', '.join(inputs) or 'none'}",),
-            )
+        raise UsageProblem.of(
+            "packed-unknown",
+            f"`{name}` of {kernel.name} is written: only inputs can be packed before",
+            notes=(f"its inputs are {', '.join(inputs) or 'none'}",),
         )
 
 
 def _read_elsewhere(name: str, where: Sequence[Statement]) -> UsageProblem:
     if not where:
         said = f"nothing reads `{name}`: it cannot be packed"
-        return UsageProblem(Diagnostic("packed-twice", said))
-    return UsageProblem(
-        Diagnostic(
-            "packed-twice",
-            f"`{name}` is read at {len(where)} places, and a packed copy serves one",
-            where[1].assign.span,
-            notes=("each place may need another order of its elements",),
-            help=f"give each place a separate operand, or compile without --packed {name}",
-        )
+        return UsageProblem.of("packed-twice", said)
+    return UsageProblem.of(
+        "packed-twice",
+        f"`{name}` is read at {len(where)} places, and a packed copy serves one",
+        where[1].assign.span,
+        notes=("each place may need another order of its elements",),
+        help=f"give each place a separate operand, or compile without --packed {name}",
     )
 
 
@@ -113,14 +105,12 @@ def packed_options(
         else "each mapping reads it in place or through a scratchpad, or computes an operand of it in tiles that "
         "do not divide their axes"
     )
-    raise NoMapping(
-        Diagnostic(
-            "packed-in-place",
-            f"no mapping of this statement on {machine} takes {names} from a packed buffer",
-            statement.assign.span,
-            notes=(why,),
-            help=f"leave out --packed {', '.join(here)}: the tensor is then read in place",
-        )
+    raise NoMapping.of(
+        "packed-in-place",
+        f"no mapping of this statement on {machine} takes {names} from a packed buffer",
+        statement.assign.span,
+        notes=(why,),
+        help=f"leave out --packed {', '.join(here)}: the tensor is then read in place",
     )
 
 

@@ -39,7 +39,6 @@ from isamap.ir import DTYPES
 from isamap.machine.timings import LINE_BYTES
 from isamap.run.in_process import large_room
 from isamap.source import (
-    Diagnostic,
     Source,
     UsageProblem,
     is_device,
@@ -90,7 +89,7 @@ def folder_files(program: ModelProgram) -> dict[str, str | bytes | memoryview]:
         raise needs_numbers(sizes, "a graph file")
     if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
         said = f"a graph file has kernels and moves, and `{control}` calls graphs inside as data decides"
-        raise UsageProblem(Diagnostic("onnx-node", said, help="`isamap compile` takes the .onnx file"))
+        raise UsageProblem.of("onnx-node", said, help="`isamap compile` takes the .onnx file")
     weights, places = weights_of(program)
     whole: dict[str, Any] = {
         "isamap": FORMAT,
@@ -285,9 +284,7 @@ def _bytes(passed: TensorView) -> int:
 
 def _wrong(path: Path, why: str) -> UsageProblem:
     help_ = "`isamap import model.onnx -o FOLDER` writes one anew"
-    return UsageProblem(
-        Diagnostic("graph-damaged", f"{path} is not a graph file that can be read: {why}", help=help_)
-    )
+    return UsageProblem.of("graph-damaged", f"{path} is not a graph file that can be read: {why}", help=help_)
 
 
 def constants_of(words: Mapping[str, str], option: str = "--constant") -> dict[str, Array]:
@@ -315,7 +312,7 @@ def _read_array(word: str) -> Array:
         said = error.strerror if isinstance(error, OSError) else str(error)
         said = f"`{word}` is not an array of numpy that can be read: {said}"
         help_ = "`numpy.save` writes one; its array has numbers, and no texts or objects"
-        raise UsageProblem(Diagnostic("option-value", said, help=help_)) from None
+        raise UsageProblem.of("option-value", said, help=help_) from None
 
 
 def _array(data: memoryview) -> Array:
@@ -357,7 +354,7 @@ def _array_of(name: str, word: str, option: str) -> Array:
             array = np.array([_real(part) for part in parts], np.float64)
     except (ValueError, OverflowError):
         said = f"{option} takes numbers with commas between, or a .npy file, not `{word[:40]}`"
-        raise UsageProblem(Diagnostic("option-value", said, help=f"write {option} {name}=[2,3,4]")) from None
+        raise UsageProblem.of("option-value", said, help=f"write {option} {name}=[2,3,4]") from None
     return array if "[" in word or "," in word else array.reshape(())
 
 

@@ -187,13 +187,13 @@ def _check_names(
     unknown = [name for name in constants if name not in ports]
     if unknown:
         said = f"the model has no input `{unknown[0]}` that could be a constant"
-        raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its inputs: {', '.join(ports)}",)))
+        raise UsageProblem.of("onnx-input", said, notes=(f"its inputs: {', '.join(ports)}",))
     open_sizes = {str(s) for port in ports.values() for s in port.sizes or () if isinstance(s, str)}
     wrong = [name for name in sizes if name not in open_sizes]
     if wrong:
         said = f"the model has no open size `{wrong[0]}`"
         there = ", ".join(sorted(open_sizes)) or "none"
-        raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its open sizes: {there}",)))
+        raise UsageProblem.of("onnx-input", said, notes=(f"its open sizes: {there}",))
 
 
 def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
@@ -207,14 +207,14 @@ def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
     )
     if port.sizes is not None and is_other:
         said = f"the input `{port.name}` has the sizes {stated}, and its constant {list(array.shape)}"
-        raise UsageProblem(Diagnostic("onnx-input", said, help="give a constant of these sizes"))
+        raise UsageProblem.of("onnx-input", said, help="give a constant of these sizes")
     try:
         is_same = not port.dtype or type_of(array) == port.dtype
         return array if is_same else in_type(array, port.dtype)
     except ValueError as error:
         said = f"the input `{port.name}` is {port.dtype}, and its constant does not fit: {error}"
         help_ = "give numbers of that type; floats alone are rounded"
-        raise UsageProblem(Diagnostic("onnx-input", said, help=help_)) from None
+        raise UsageProblem.of("onnx-input", said, help=help_) from None
 
 
 def _check_open(ports: Iterable[Signature], sizes: Mapping[str, Given]) -> None:
@@ -241,10 +241,8 @@ def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Return the sizes of an input as numbers, or () for an unsupported type. Raises: UsageProblem."""
     found = tuple(sizes[s] if isinstance(s, str) else s for s in port.sizes or ())
     if any(size < 0 for size in found):
-        raise UsageProblem(
-            Diagnostic(
-                "onnx-input", f"the input `{port.name}` has the sizes {list(found)}", help="correct the file"
-            )
+        raise UsageProblem.of(
+            "onnx-input", f"the input `{port.name}` has the sizes {list(found)}", help="correct the file"
         )
     return found
 

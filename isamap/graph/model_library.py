@@ -300,7 +300,7 @@ def _check_calls(program: ModelProgram, kernels: Mapping[str, EmittedC]) -> None
         if wrong or interface.scalars or {name for name, _, _ in interface.symbols} != set(step.sizes):
             what = f"`{wrong[0]}`" if wrong else "a size or a scalar"
             said = f"the kernel `{step.kernel}` takes {what} that the graph states otherwise"
-            raise UsageProblem(Diagnostic("graph-damaged", said, help="edit the kernel, or the graph file"))
+            raise UsageProblem.of("graph-damaged", said, help="edit the kernel, or the graph file")
 
 
 class CompiledModel:
@@ -474,7 +474,7 @@ class CompiledModel:
                 101: "an open size lies outside of its range",
                 102: "a result needs at least one row, and data leaves none",
             }.get(status)
-            raise UsageProblem(Diagnostic("program-refused", said, help=help_))
+            raise UsageProblem.of("program-refused", said, help=help_)
 
     def _take_input(self, name: str, inputs: Mapping[str, Any], sizes: dict[str, int]) -> Array:
         """Return an input in the form that kernels accept. Open sizes that it determines are added to `sizes`."""
@@ -553,10 +553,10 @@ def refuse_both(how: ModelOptions) -> None:
     if how.threads > 1 and how.devices > 1:
         said = "threads share each kernel, devices have kernels of their own: a core is one or the other"
         help_ = "give one of both; docs/graphs.md compares them"
-        raise UsageProblem(Diagnostic("argument-mismatch", said, help=help_))
+        raise UsageProblem.of("argument-mismatch", said, help=help_)
     if how.transform and how.host:
         said = f"`--transform` is for a model on one machine, and `{how.host}` performs steps of this one"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out one of --transform and --host"))
+        raise UsageProblem.of("usage", said, help="leave out one of --transform and --host")
 
 
 def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
@@ -585,7 +585,7 @@ def _describe_request(request: Request) -> dict[str, Any]:
 
 
 def _wrong(said: str, *notes: str) -> UsageProblem:
-    return UsageProblem(Diagnostic("argument-mismatch", said, notes=notes))
+    return UsageProblem.of("argument-mismatch", said, notes=notes)
 
 
 # The emitted files of a model as a shared library, from the cache where it was built before.

@@ -20,7 +20,7 @@ from isamap.driver.request import is_range, read_profiles
 from isamap.graph.terms import NotTaken
 from isamap.ir import DTYPES, Index
 from isamap.ir.index import bounds
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 
 MOST_SIZE = 1 << 31
 MOST_POINTS = 1 << 22
@@ -63,7 +63,7 @@ def opened_sizes(sizes: Mapping[str, Given]) -> tuple[OpenSize, ...]:
         inside = all(low <= profile <= high for profile in profiles)
         if not 1 <= low <= high or high >= MOST_SIZE or not inside:
             said = f"the size `{name}` is a number, or a range of them from 1 on, not `{text[:40]}`"
-            raise UsageProblem(Diagnostic("size-syntax", said, help=f"write {name}=1..64"))
+            raise UsageProblem.of("size-syntax", said, help=f"write {name}=1..64")
         if low < high:
             found.append(OpenSize(name, f"N{len(found)}", low, high, profiles))
     return tuple(found)
@@ -74,11 +74,9 @@ def needs_numbers(sizes: Sequence[OpenSize], what: str) -> UsageProblem:
     first = sizes[0]
     if first.tensor:
         said = f"{what} needs known sizes, and data decides a size of this model, {first.high} at most"
-        return UsageProblem(Diagnostic("model-range", said, help="leave that out for this model"))
+        return UsageProblem.of("model-range", said, help="leave that out for this model")
     said = f"{what} needs known sizes, and `{first.name}` is open from {first.low} to {first.high}"
-    return UsageProblem(
-        Diagnostic("model-range", said, help=f"give it a number: -D {first.name}={first.high}")
-    )
+    return UsageProblem.of("model-range", said, help=f"give it a number: -D {first.name}={first.high}")
 
 
 class NeedsSize(NotTaken):

@@ -14,7 +14,7 @@ from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.index import ZERO, Atom, Index, has_elements, index_max, index_min, product
 from isamap.ir.nodes import Domain, Operand, Routine
 from isamap.ir.rounding import Array
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
 NO_AXES: Mapping[str, Index] = MappingProxyType({})
@@ -78,22 +78,18 @@ def check_domain(name: str, domain: Domain, values: Array, sizes: Mapping[str, i
     outside = np.flatnonzero((values < low) | (values > high))
     if outside.size:
         at = int(outside[0])
-        raise UsageProblem(
-            Diagnostic(
-                "index-values",
-                f"`{name}[{at}]` is {int(values[at])}: its values are from {low} to {high}",
-                help=f"correct the array, or the range that `{name}` declares",
-            )
+        raise UsageProblem.of(
+            "index-values",
+            f"`{name}[{at}]` is {int(values[at])}: its values are from {low} to {high}",
+            help=f"correct the array, or the range that `{name}` declares",
         )
     falling = np.flatnonzero(np.diff(values) < 0) if domain.ascending else np.zeros(0, np.int64)
     if falling.size:
         at = int(falling[0])
-        raise UsageProblem(
-            Diagnostic(
-                "index-values",
-                f"`{name}` is ascending, but {int(values[at])} at {at} is followed by {int(values[at + 1])}",
-                help="sort the array, or declare it without `ascending`",
-            )
+        raise UsageProblem.of(
+            "index-values",
+            f"`{name}` is ascending, but {int(values[at])} at {at} is followed by {int(values[at + 1])}",
+            help="sort the array, or declare it without `ascending`",
         )
 
 

@@ -22,7 +22,7 @@ from isamap.lower.walk import rename_in, rewrite, walk
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import registers_of
 from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import UsageProblem
 from isamap.source.records import replace
 
 ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
@@ -180,12 +180,10 @@ def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -
     """
     main = main_loop(nodes)
     if main is None:
-        raise UsageProblem(
-            Diagnostic(
-                "schedule-pipeline",
-                "no innermost loop consists of two or more issues alone, so none can be pipelined",
-                help="drop the line `pipeline`",
-            )
+        raise UsageProblem.of(
+            "schedule-pipeline",
+            "no innermost loop consists of two or more issues alone, so none can be pipelined",
+            help="drop the line `pipeline`",
         )
     wrong = tuple(check_pipeline(_order_only(main, machine), pipeline))
     if wrong:
@@ -263,13 +261,11 @@ def _order(pipeline: Pipeline, steady: Steady) -> list[int]:
         while mine:
             free = next((i for i in mine if not before[i] & set(mine)), None)
             if free is None:
-                raise UsageProblem(
-                    Diagnostic(
-                        "schedule-pipeline",
-                        f"operations {', '.join(map(str, mine))} start at one time and each overwrites what "
-                        "another one reads: no order of instructions allows this",
-                        help="start one of them later",
-                    )
+                raise UsageProblem.of(
+                    "schedule-pipeline",
+                    f"operations {', '.join(map(str, mine))} start at one time and each overwrites what "
+                    "another one reads: no order of instructions allows this",
+                    help="start one of them later",
                 )
             mine.remove(free)
             order.append(free)

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 
 from isamap.machine.emit_nodes import EmitNothing, EmitSemantics
 from isamap.machine.tree import MAX_FINDINGS, Findings, ScalarNode
-from isamap.source import Diagnostic, IsamapError, Source, Span, SpecProblem, is_digits
+from isamap.source import IsamapError, Source, Span, SpecProblem, is_digits
 from isamap.source.records import dataclass
 from isamap.syntax import parse_template
 from isamap.syntax.ast import DeclarationSyntax
@@ -81,13 +81,11 @@ def text_region(scalar: ScalarNode) -> tuple[int, int]:
         case "quoted" if raw[1:-1] == scalar.text:
             return span.start + 1, span.end - 1
         case _:
-            raise SpecProblem(
-                Diagnostic(
-                    "text-not-literal",
-                    "write language text in a literal block, so that errors can point into it",
-                    span,
-                    help="write `|` behind the key and the text in the lines below",
-                )
+            raise SpecProblem.of(
+                "text-not-literal",
+                "write language text in a literal block, so that errors can point into it",
+                span,
+                help="write `|` behind the key and the text in the lines below",
             )
 
 
@@ -369,13 +367,11 @@ class _Parser:
         end = self.whole.end
         place = word.span if word is not None else Span(self.source, max(self.whole.start, end - 1), end)
         said = message if word is not None else f"the emission ends too early: {message}"
-        return SpecProblem(
-            Diagnostic(
-                "emit-syntax",
-                said,
-                place,
-                help=advice or "write `result = function(argument, …)`, or `semantics`",
-            )
+        return SpecProblem.of(
+            "emit-syntax",
+            said,
+            place,
+            help=advice or "write `result = function(argument, …)`, or `semantics`",
         )
 
 
@@ -387,13 +383,11 @@ def _tokens(source: Source, start: int, end: int, token: re.Pattern[str]) -> tup
         group = match.lastindex or 0
         span = Span(source, match.start(group), match.end(group))
         if group == 3:
-            raise SpecProblem(
-                Diagnostic(
-                    "emit-syntax",
-                    f"`{match[3]}` is not of an emission",
-                    span,
-                    help="an emission is a call with names, whole numbers and calls as arguments",
-                )
+            raise SpecProblem.of(
+                "emit-syntax",
+                f"`{match[3]}` is not of an emission",
+                span,
+                help="an emission is a call with names, whole numbers and calls as arguments",
             )
         words.append(Word(match[group], span))
     return tuple(words)

@@ -47,15 +47,13 @@ def resolve_encoding(
     """Return the encoded words of a unit's instruction, from which issues can be decoded. Raises: SpecProblem."""
     if not spec.words:
         said = f"`{instruction.name}` has entries of tables, and no words that point to them"
-        raise SpecProblem(Diagnostic("encoding-words", said, spec.span, help="add an `encoding`"))
+        raise SpecProblem.of("encoding-words", said, spec.span, help="add an `encoding`")
     if program is None:
-        raise SpecProblem(
-            Diagnostic(
-                "encoding-words",
-                f"`{instruction.name}` has words, and the machine does not say how large a word is",
-                spec.span,
-                help="add `program: {word_bits: …, source: …}`",
-            )
+        raise SpecProblem.of(
+            "encoding-words",
+            f"`{instruction.name}` has words, and the machine does not say how large a word is",
+            spec.span,
+            help="add `program: {word_bits: …, source: …}`",
         )
     words = resolve_words(spec, row, check_slot(program, instruction.name, unit, len(spec.words), spec.span))
     words = tuple(tuple(_with_least(field, instruction) for field in word) for word in words)
@@ -70,18 +68,14 @@ def resolve_encoding(
             _check_room(field, field.holds, instruction, memories)
     if program.bundle is not None and not any(value for _, value in encoding.fixed):
         said = f"the word of `{instruction.name}` may be zero, as that of a slot with nothing in it"
-        raise SpecProblem(
-            Diagnostic("encoding-ambiguous", said, spec.span, help="add an opcode of at least 1")
-        )
+        raise SpecProblem.of("encoding-ambiguous", said, spec.span, help="add an opcode of at least 1")
     check_issued(encoding.words, program.issue, f"`{instruction.name}`", spec.span)
     if missing := [q for q in held if q not in encoding.quantities]:
-        raise SpecProblem(
-            Diagnostic(
-                "encoding-incomplete",
-                f"no field of `{instruction.name}` holds `{missing[0]}`, which each issue decides",
-                spec.span,
-                help=f"add a field with `holds: {missing[0]}`",
-            )
+        raise SpecProblem.of(
+            "encoding-incomplete",
+            f"no field of `{instruction.name}` holds `{missing[0]}`, which each issue decides",
+            spec.span,
+            help=f"add a field with `holds: {missing[0]}`",
         )
     return encoding
 
@@ -102,9 +96,7 @@ def check_slot(program: ProgramFormat, name: str, unit: str, words: int, span: S
             if own
             else f"`{unit}` of `{name}` has no slot"
         )
-        raise SpecProblem(
-            Diagnostic("encoding-words", said, span, help="see `slots` in `bundle` of `program`")
-        )
+        raise SpecProblem.of("encoding-words", said, span, help="see `slots` in `bundle` of `program`")
     return own[0].bits
 
 
@@ -123,7 +115,7 @@ def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[t
         if name.text not in tables:
             said = f"there is no table called `{name.text}`"
             advice = f"add `tables: {{{name.text}: {{word_bits: …}}}}` to `program`"
-            raise SpecProblem(Diagnostic("encoding-holds", said, name.span, help=advice))
+            raise SpecProblem.of("encoding-holds", said, name.span, help=advice)
     return tuple((name.text, _word(fields, row, tables[name.text])) for name, fields in spec.entries)
 
 
@@ -213,18 +205,13 @@ def check_issued(words: tuple[Word, ...], issue: str, what: str, span: Span | No
     form = issues()[issue]
     if len(words) % form.words:
         said = f"{what} has {len(words)} words, and `issue: {issue}` gives {form.words} at once"
-        raise SpecProblem(Diagnostic("encoding-issue", said, span))
+        raise SpecProblem.of("encoding-issue", said, span)
     for at, field in ((at, field) for at, word in enumerate(words) for field in word):
         if isinstance(field.holds, Quantity) and not form.takes_any(at % form.words):
             said = f"field `{field.name}` of {what} holds `{field.holds}`, "
             said += f"and `issue: {issue}` takes constants there"
-            raise SpecProblem(
-                Diagnostic(
-                    "encoding-issue",
-                    said,
-                    field.span,
-                    help="move the field into a word that a register holds",
-                )
+            raise SpecProblem.of(
+                "encoding-issue", said, field.span, help="move the field into a word that a register holds"
             )
 
 
@@ -243,7 +230,7 @@ def _word(specs: tuple[FieldSpec, ...], row: Row, word_bits: int) -> Word:
         if one.mask & other.mask:
             said = f"fields `{one.name}` and `{other.name}` share bit {min(one.high, other.high)}"
             advice = f"give `{other.name}` bits of its own"
-            raise SpecProblem(Diagnostic("encoding-overlap", said, other.span, help=advice))
+            raise SpecProblem.of("encoding-overlap", said, other.span, help=advice)
     return fields
 
 
@@ -254,7 +241,7 @@ def _field(spec: FieldSpec, row: Row, word_bits: int) -> BitField:
     if isinstance(held, int) and held >= field.limit:
         said = f"field `{field.name}` has {high - low + 1} bits, and its constant is {held}"
         advice = f"give it {held.bit_length()} bits"
-        raise SpecProblem(Diagnostic("encoding-too-narrow", said, spec.bits.span, help=advice))
+        raise SpecProblem.of("encoding-too-narrow", said, spec.bits.span, help=advice)
     return field
 
 
@@ -266,7 +253,7 @@ def read_bits(written: ScalarNode, row: Row, word_bits: int) -> tuple[int, int]:
     if low > high or high >= word_bits:
         said = f"`{text}` does not select bits of a word of {word_bits}"
         advice = f"write `HIGH..LOW`, from {word_bits - 1} down to 0, or one number"
-        raise SpecProblem(Diagnostic("encoding-bits", said, written.span, help=advice))
+        raise SpecProblem.of("encoding-bits", said, written.span, help=advice)
     return high, low
 
 
@@ -281,11 +268,11 @@ def _read_held(spec: FieldSpec, row: Row) -> int | Quantity:
     if found is None:
         said = f"`{text}` is not a value that a field holds"
         advice = "write a parameter, or `.address`, `.stride` or `.index` behind an operand"
-        raise SpecProblem(Diagnostic("encoding-holds", said, spec.holds.span, help=advice))
+        raise SpecProblem.of("encoding-holds", said, spec.holds.span, help=advice)
     unit = _number(spec.unit, row) if spec.unit is not None else 1
     if unit == 0:
         assert spec.unit is not None, "without a unit it is one"
-        raise SpecProblem(Diagnostic("number-out-of-range", "a unit is at least 1", spec.unit.span))
+        raise SpecProblem.of("number-out-of-range", "a unit is at least 1", spec.unit.span)
     match found[2]:
         case "address" | "step" | "stride" | "index" | "entry" as kind:
             return Quantity(kind, found[1], unit, int(found[3] or 0))
@@ -298,24 +285,22 @@ def _number(text: ScalarNode, row: Row) -> int:
     if not _NUMBER.fullmatch(written):
         said = f"`{written}` is not a number"
         advice = "write it decimal, as 0x7b, or as 0b1111011"
-        raise SpecProblem(Diagnostic("not-a-number", said, text.span, help=advice))
+        raise SpecProblem.of("not-a-number", said, text.span, help=advice)
     return int(written) if is_digits(written) else int(written, 0)
 
 
 def check_known(field: BitField, held: Quantity, known: Iterable[Quantity], what: str) -> None:
     """Refuse a quantity that is unknown at this place, and token fields wider than one bit. Raises: SpecProblem."""
     if held not in known:
-        raise SpecProblem(
-            Diagnostic(
-                "encoding-holds",
-                f"`{held}` is not a value that {what} decides",
-                field.span,
-                notes=(f"these are: {', '.join(map(str, known)) or 'none'}",),
-            )
+        raise SpecProblem.of(
+            "encoding-holds",
+            f"`{held}` is not a value that {what} decides",
+            field.span,
+            notes=(f"these are: {', '.join(map(str, known)) or 'none'}",),
         )
     if held.kind in TOKENS and field.limit > 2:
         said = f"field `{field.name}` holds `{held}`, which is one bit"
-        raise SpecProblem(Diagnostic("encoding-bits", said, field.span, help="give it one bit"))
+        raise SpecProblem.of("encoding-bits", said, field.span, help="give it one bit")
 
 
 def _check_numbered(
@@ -324,13 +309,11 @@ def _check_numbered(
     """Refuse registers without numbers. Raises: SpecProblem."""
     if held.kind == "index" and _memory(held, instruction, memories).named != "immediate":
         memory = _memory(held, instruction, memories).name
-        raise SpecProblem(
-            Diagnostic(
-                "encoding-holds",
-                f"registers of `{memory}` have no numbers for `{held}`",
-                field.span,
-                help=f"declare `{memory}` with `named = immediate`",
-            )
+        raise SpecProblem.of(
+            "encoding-holds",
+            f"registers of `{memory}` have no numbers for `{held}`",
+            field.span,
+            help=f"declare `{memory}` with `named = immediate`",
         )
 
 
@@ -345,13 +328,11 @@ def _check_room(
     largest = _largest(held, instruction, memories)
     if largest is not None and largest // held.unit >= field.limit:
         bits = field.high - field.low + 1
-        raise SpecProblem(
-            Diagnostic(
-                "encoding-too-narrow",
-                f"field `{field.name}` has {bits} bits, and `{held}` may be {largest // held.unit}",
-                field.span,
-                help=f"give it {(largest // held.unit).bit_length()} bits",
-            )
+        raise SpecProblem.of(
+            "encoding-too-narrow",
+            f"field `{field.name}` has {bits} bits, and `{held}` may be {largest // held.unit}",
+            field.span,
+            help=f"give it {(largest // held.unit).bit_length()} bits",
         )
 
 

@@ -41,7 +41,7 @@ from isamap.machine.spec import CostSpec, LevelSpec, MemorySpec, Spec, StateSpec
 from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, ScalarNode
-from isamap.source import Diagnostic, Span, SpecProblem
+from isamap.source import Span, SpecProblem
 from isamap.source.records import dataclass, field, replace
 from isamap.syntax import resolve_template
 
@@ -57,7 +57,7 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
     check_issued(begin, issue, "`begin`", spec.begin.span if spec.begin is not None else None)
     for part in (f for word in begin for f in word if isinstance(f.holds, Quantity)):
         said = f"field `{part.name}` holds `{part.holds}`, and no instruction begins a program"
-        raise SpecProblem(Diagnostic("encoding-holds", said, part.span, help="write `constant: …`"))
+        raise SpecProblem.of("encoding-holds", said, part.span, help="write `constant: …`")
     found = ProgramFormat(
         spec.word_bits,
         constant_words(begin),
@@ -74,9 +74,7 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
         found = replace(found, bundle=resolve_bundle(spec.bundle, found))
     if issue and spec.issue is not None and (found.queues or found.tables or found.end is not None):
         said = f"`issue: {issue}` gives words one by one: `tokens`, `tables` and `end` are of whole programs"
-        raise SpecProblem(
-            Diagnostic("encoding-issue", said, spec.issue.span, help="leave out one of the two")
-        )
+        raise SpecProblem.of("encoding-issue", said, spec.issue.span, help="leave out one of the two")
     return found
 
 
@@ -100,7 +98,7 @@ def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]
         if giver == taker or any((q.giver, q.taker) == (giver, taker) for q in found):
             why = "its own instructions in order" if giver == taker else "one queue in each direction"
             said = f"a unit has {why}: `from: {giver}, to: {taker}` is not a queue"
-            raise SpecProblem(Diagnostic("tokens-queue", said, queue.taker.span))
+            raise SpecProblem.of("tokens-queue", said, queue.taker.span)
         found.append(TokenQueue(giver, taker, queue.depth))
     return tuple(found)
 
@@ -123,7 +121,7 @@ def _check_unit(unit: ScalarNode, units: Collection[str]) -> None:
     if unit.text not in units:
         known = f"known: {', '.join(sorted(units))}" if units else "there is none"
         said = f"there is no unit called `{unit.text}`"
-        raise SpecProblem(Diagnostic("unknown-unit", said, unit.span, notes=(known,)))
+        raise SpecProblem.of("unknown-unit", said, unit.span, notes=(known,))
 
 
 # What `bundle` of `program` says, resolved: slots that share no bits, marks, and the word of a loop.
@@ -135,7 +133,7 @@ def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
     """Return the bundle: slots, constant fields, and the word of a loop. Raises: SpecProblem."""
     if program.issue or program.queues or program.end is not None:
         said = "words with slots are performed one behind the other, and `issue`, `tokens` and `end` are not"
-        raise SpecProblem(Diagnostic("encoding-issue", said, spec.span, help="leave out one of the two"))
+        raise SpecProblem.of("encoding-issue", said, spec.span, help="leave out one of the two")
     slots = tuple(
         WordBits(s.unit.text, *read_bits(s.bits, {}, program.word_bits), s.bits.span) for s in spec.slots
     )
@@ -147,14 +145,14 @@ def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
         if missing := [q for q in (TRIPS, LOOPED) if q not in loop.quantities]:
             said = f"no field of `loop` holds `{missing[0]}`"
             advice = f"add a field with `holds: {missing[0]}`"
-            raise SpecProblem(Diagnostic("encoding-incomplete", said, spec.loop.span, help=advice))
+            raise SpecProblem.of("encoding-incomplete", said, spec.loop.span, help=advice)
         (marked,) = marks.words
         constants = [f for f in marked if isinstance(f.holds, int)]
         ((bits, value),) = loop.fixed
         if not any(bits & f.mask == f.mask and f.get(value) != f.holds for f in constants):
             said = "the word of a loop and one with slots can be the same"
             advice = "give `marks` and `loop` constants that differ in the same bits"
-            raise SpecProblem(Diagnostic("encoding-ambiguous", said, spec.loop.span, help=advice))
+            raise SpecProblem.of("encoding-ambiguous", said, spec.loop.span, help=advice)
     return Bundle(slots, marks, loop)
 
 
@@ -173,13 +171,11 @@ def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
         for high, low in taken[:number]:
             if low <= slot.high and slot.low <= high:
                 said = f"a slot of `{slot.unit}` shares bit {min(high, slot.high)}"
-                raise SpecProblem(
-                    Diagnostic("encoding-overlap", said, slot.span, help="give it separate bits")
-                )
+                raise SpecProblem.of("encoding-overlap", said, slot.span, help="give it separate bits")
     for one, other in combinations(slots, 2):
         if one.unit == other.unit and one.bits != other.bits:
             said = f"slots of `{one.unit}` have {one.bits} and {other.bits} bits; an instruction has one word"
-            raise SpecProblem(Diagnostic("encoding-bits", said, other.span, help="make them equally wide"))
+            raise SpecProblem.of("encoding-bits", said, other.span, help="make them equally wide")
 
 
 # --- world ----------------------------------------------------------------------------------------------

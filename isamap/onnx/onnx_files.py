@@ -21,7 +21,7 @@ import numpy as np
 from isamap.graph.graph import Array, Attribute, AttributeReference, Graph, GraphFunction, Node, Signature
 from isamap.graph.lowering import NEWEST_OPSET
 from isamap.graph.types import SAID, TYPES
-from isamap.source import Diagnostic, LeavesFolder, UsageProblem, map_file, open_beside, read_part
+from isamap.source import LeavesFolder, UsageProblem, map_file, open_beside, read_part
 
 MOST_BYTES = (1 << 31) - 1
 """A file of protobuf has at most 2 GiB; weights in files of their own may have more."""
@@ -69,17 +69,15 @@ def onnx_package() -> Any:
         return import_module("onnx")
     except ModuleNotFoundError:
         said = "models of ONNX are read by the package `onnx`, which is not installed"
-        raise UsageProblem(Diagnostic("onnx-missing", said, help="pip install 'isamap[onnx]'")) from None
+        raise UsageProblem.of("onnx-missing", said, help="pip install 'isamap[onnx]'") from None
 
 
 def damaged_model(path: Path, why: str) -> UsageProblem:
     """Return the error that a file is no readable model."""
-    return UsageProblem(
-        Diagnostic(
-            "onnx-damaged",
-            f"{path} is not a model of ONNX that can be read: {why}",
-            help="`python -c \"import onnx; onnx.checker.check_model('FILE')\"` has the details",
-        )
+    return UsageProblem.of(
+        "onnx-damaged",
+        f"{path} is not a model of ONNX that can be read: {why}",
+        help="`python -c \"import onnx; onnx.checker.check_model('FILE')\"` has the details",
     )
 
 

@@ -20,7 +20,6 @@ from isamap.emit.c_interface import Field, Interface
 from isamap.ir import DTYPES, DType, round_to
 from isamap.lower.program import PackedHeader, Tensor
 from isamap.source import (
-    Diagnostic,
     UsageProblem,
     did_you_mean,
     real_number,
@@ -68,7 +67,7 @@ def _limits(dtype: DType) -> str:
 
 def _refuse_argument(name: str, dtype: DType, expected: str, given: object) -> UsageProblem:
     said = f"`{name}` is {dtype}: {expected}, not {show_value(given)}"
-    return UsageProblem(Diagnostic("argument-mismatch", said))
+    return UsageProblem.of("argument-mismatch", said)
 
 
 POISON = 0xA5
@@ -343,13 +342,8 @@ def _check_names(
     said = f"the {what} `{missing[0]}` is not given" if missing else f"it takes no {what} `{extra[0]}`"
     listed = ", ".join(needed) or "none"
     help_ = _near(extra, missing or (needed if known is None else known)) or _packing(missing, interface)
-    raise UsageProblem(
-        Diagnostic(
-            "argument-mismatch",
-            f"`{interface.name}`: {said}",
-            notes=(f"{what}s taken: {listed}",),
-            help=help_,
-        )
+    raise UsageProblem.of(
+        "argument-mismatch", f"`{interface.name}`: {said}", notes=(f"{what}s taken: {listed}",), help=help_
     )
 
 
@@ -372,7 +366,7 @@ def _packing(missing: list[str], interface: Interface) -> str | None:
 
 
 def _mismatch(said: str, *, help: str | None = None) -> UsageProblem:  # noqa: A002 - as a diagnostic has it
-    return UsageProblem(Diagnostic("argument-mismatch", said, help=help))
+    return UsageProblem.of("argument-mismatch", said, help=help)
 
 
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
@@ -411,8 +405,8 @@ def as_numpy(value: object, name: str) -> NDArray[Any] | None:
         return cast("NDArray[Any]", np.from_dlpack(cast("Any", value)))
     except (RuntimeError, BufferError, TypeError, ValueError) as problem:
         said = f"`{name}` cannot be used in place: {problem}"
-        raise UsageProblem(
-            Diagnostic("argument-mismatch", said, help="pass it as an array of numpy in memory of the CPU")
+        raise UsageProblem.of(
+            "argument-mismatch", said, help="pass it as an array of numpy in memory of the CPU"
         ) from None
 
 

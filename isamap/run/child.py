@@ -32,7 +32,7 @@ from isamap.machine import Machine, at_one_length
 from isamap.machine.allowed import emulators
 from isamap.run.emulated import keep_results, request_of
 from isamap.run.toolchain import Compiled
-from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, hard_limit
+from isamap.source import IsamapError, MissingTool, UsageProblem, hard_limit
 from isamap.source.process import Process, end_process, has_ended, start_process
 from isamap.source.records import dataclass, replace
 
@@ -65,13 +65,13 @@ class Emulator:
             words = shlex.split(text)
         except ValueError as error:
             said = f"`{text}` is not a command: {str(error).lower()}"
-            raise UsageProblem(Diagnostic("usage", said, help="quote it as for a shell")) from None
+            raise UsageProblem.of("usage", said, help="quote it as for a shell") from None
         if not words:
             said, help_ = "an emulator needs a command", "such as `qemu-x86_64 -cpu max`"
-            raise UsageProblem(Diagnostic("usage", said, help=help_))
+            raise UsageProblem.of("usage", said, help=help_)
         if shutil.which(words[0]) is None:
             help_ = "give its path, or put its folder on PATH"
-            raise MissingTool(Diagnostic("no-emulator", f"there is no program `{words[0]}` here", help=help_))
+            raise MissingTool.of("no-emulator", f"there is no program `{words[0]}` here", help=help_)
         return Emulator(tuple(words))
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
     if shutil.which(name) is None:
         said = f"`{machine.name}` runs under `{name}`, which is not here"
         help_ = f"install it (Debian: apt install {runs.package}), or run plain-C models with --model"
-        raise MissingTool(Diagnostic("no-emulator", said, help=help_))
+        raise MissingTool.of("no-emulator", said, help=help_)
     cpu = at_one_length(machine).target.cpu
     return Emulator((name, *(("-cpu", cpu) if cpu else ())), runs.target, runs.before)
 
@@ -353,7 +353,7 @@ def _explain_end(
 
 def _problem(code: str, said: str, subject: ChildProgram) -> RunProblem:
     notes = (f"library: {subject.library}", f"compiler: {subject.compiler}")
-    return RunProblem(Diagnostic(code, f"{subject.name} {said}", notes=notes))
+    return RunProblem.of(code, f"{subject.name} {said}", notes=notes)
 
 
 def _not_run(said: str, subject: ChildProgram) -> IsamapError:
@@ -365,13 +365,11 @@ def _not_run(said: str, subject: ChildProgram) -> IsamapError:
         return problem
     if not barred:
         return problem
-    return MissingTool(
-        Diagnostic(
-            "system-refused",
-            f"the file system of {subject.library.parent} lets no code run (noexec)",
-            notes=(said[:300],),
-            help="name a folder of another file system with ISAMAP_CACHE_DIR or XDG_CACHE_HOME",
-        )
+    return MissingTool.of(
+        "system-refused",
+        f"the file system of {subject.library.parent} lets no code run (noexec)",
+        notes=(said[:300],),
+        help="name a folder of another file system with ISAMAP_CACHE_DIR or XDG_CACHE_HOME",
     )
 
 
@@ -381,22 +379,18 @@ def _limit_too_low(what: str, most: int, subject: ChildProgram) -> MissingTool:
         "cpu_seconds": (f"{most} s of processor time", "-t"),
         "memory_bytes": (f"{most / 2**30:.2f} GiB of memory", "-v"),
     }[what]
-    return MissingTool(
-        Diagnostic(
-            "limit-too-low",
-            f"{subject.name} needs more than the {allowed} that this process may use",
-            notes=("the limit was set before isamap was started, and isamap cannot raise it",),
-            help=f"start it where `ulimit {option}` shows more",
-        )
+    return MissingTool.of(
+        "limit-too-low",
+        f"{subject.name} needs more than the {allowed} that this process may use",
+        notes=("the limit was set before isamap was started, and isamap cannot raise it",),
+        help=f"start it where `ulimit {option}` shows more",
     )
 
 
 def report_permission() -> MissingTool:
     """Return the error that the operating system refuses a part of the processor's state."""
-    return MissingTool(
-        Diagnostic(
-            "permission-refused",
-            "the operating system does not let this process use the processor's tiles",
-            help="use a newer Linux kernel, or a machine without tiles",
-        )
+    return MissingTool.of(
+        "permission-refused",
+        "the operating system does not let this process use the processor's tiles",
+        help="use a newer Linux kernel, or a machine without tiles",
     )

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from isamap.source import (
-    Diagnostic,
     OnlyWarned,
     Unkept,
     UsageProblem,
@@ -246,22 +245,18 @@ def _is_whole(path: Path) -> bool:
 
 
 def _unusable(root: Path, what: str, variable: str, error: OSError) -> Unkept:
-    return Unkept(
-        Diagnostic(
-            f"{what}-unusable",
-            f"the {what} folder {root} cannot be used: {error.strerror}",
-            help=f"correct that, or name another folder with {variable}",
-        )
+    return Unkept.of(
+        f"{what}-unusable",
+        f"the {what} folder {root} cannot be used: {error.strerror}",
+        help=f"correct that, or name another folder with {variable}",
     )
 
 
 def _refuse_folder(root: Path, what: str, variable: str, why: str) -> UsageProblem:
-    return UsageProblem(
-        Diagnostic(
-            f"{what}-not-private",
-            f"the {what} folder {root} is refused: {why}",
-            help=f"name another with {variable}, or make it your own (chmod 700)",
-        )
+    return UsageProblem.of(
+        f"{what}-not-private",
+        f"the {what} folder {root} is refused: {why}",
+        help=f"name another with {variable}, or make it your own (chmod 700)",
     )
 
 

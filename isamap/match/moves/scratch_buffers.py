@@ -37,7 +37,7 @@ from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, bring, in_tiles
 from isamap.match.tiles.written_values import Written, get_own_sum
-from isamap.source import Diagnostic, NoMapping, add_up
+from isamap.source import NoMapping, add_up
 from isamap.source.records import dataclass, field, replace
 from isamap.transform import reads, symbols
 
@@ -358,14 +358,12 @@ def explain_uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
 
 def no_clearing(dtype: DType, home: str, what: str, search: MoveSearch) -> NoMapping:
     """Return the error for partly filled tiles in a scratchpad to which no instruction writes zeros."""
-    return NoMapping(
-        Diagnostic(
-            "no-clearing",
-            f"{search.machine.name} cannot set {dtype} in {home} to zero",
-            notes=(f"{what} filled in part at the end of an axis",),
-            help="give the machine an instruction that writes 0 to neighbouring elements, as many as a "
-            "scalar parameter states, or choose sizes that are whole tiles",
-        )
+    return NoMapping.of(
+        "no-clearing",
+        f"{search.machine.name} cannot set {dtype} in {home} to zero",
+        notes=(f"{what} filled in part at the end of an axis",),
+        help="give the machine an instruction that writes 0 to neighbouring elements, as many as a "
+        "scalar parameter states, or choose sizes that are whole tiles",
     )
 
 
