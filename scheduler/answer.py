@@ -13,10 +13,11 @@ from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model, load_heuristic, plugin_package
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import CostModel, Heuristic
-from isamap.plan.schedule import Schedule
+from isamap.plan.schedule import PROVEN, Schedule
 from isamap.scheduler.conflicts.conflicts import explain_conflict
 from isamap.scheduler.deciding.fixing import resolve
-from isamap.source import Diagnostic, UsageProblem
+from isamap.scheduler.nests.pricing import price
+from isamap.source import Diagnostic, UsageProblem, add_up
 from isamap.source.records import replace
 
 
@@ -39,7 +40,7 @@ def schedule(
     with explain_conflict(problem, decided):
         answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
     answer = replace(
-        answer,
+        _with_cheapest_price(answer, problem, priced),
         blocks=problem.blocks,
         fixed=tuple(decided.items()),
         found_by=answer.found_by or finder.name,
@@ -58,6 +59,16 @@ def schedule(
     if not answer.reproducible and not answer.findings and not answer.is_proven:
         return replace(answer, findings=(_report_stop(finder.name, limit_s),))
     return answer
+
+
+def _with_cheapest_price(answer: Schedule, problem: Problem, model: CostModel) -> Schedule:
+    """Return the answer at the cost of the cheapest decisions that lead to it; a heuristic may have others."""
+    parts = price(answer, problem, model)
+    cost_ns = add_up(part or 0.0 for part in parts)
+    if None in parts or answer.cost_ns is None or cost_ns >= answer.cost_ns * (1 - PROVEN):
+        return answer
+    bound_ns = None if answer.lower_bound_ns is None else min(cost_ns, answer.lower_bound_ns)
+    return replace(answer, cost_ns=cost_ns, lower_bound_ns=bound_ns)
 
 
 def _report_stop(name: str, limit_s: float) -> Diagnostic:

@@ -10,19 +10,18 @@ y[m, n] += (i32(x[m, k]) - zx) * (i32(w[n, k]) - zw). Help: `--transform` takes 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
 from math import inf
 from pathlib import Path
 
 from isamap.driver.request import DEFAULT_COST_MODEL
 from isamap.formulate.estimate import open_compute_ns
+from isamap.formulate.finished_sums import fused_accesses
 from isamap.formulate.matches import chosen_tile
 from isamap.formulate.tensor_layout import subscript_of
 from isamap.ir import Call, Expr, Index, IndexValue, Kernel, Read
 from isamap.ir.atoms import MinMax, Mod
 from isamap.ir.index import has_elements
 from isamap.ir.walk import distinct_reads, walk
-from isamap.lower.finish import Finish, finish_of
 from isamap.lower.passes import State
 from isamap.lower.program import Names
 from isamap.lower.register_block import find_chain
@@ -34,16 +33,14 @@ from isamap.match import (
     Tile,
     copy_by_axes,
     find_transfer,
-    held_way_out,
     in_tiles,
     lacking_abilities,
     move_search_of,
     statement_mappings,
     statement_text,
-    stored_way_out,
 )
 from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset, with_energy
-from isamap.plan.loop_nest import FusedAccesses, FusedRead, GatheredTiles, NestFacts, Short, Subscript
+from isamap.plan.loop_nest import GatheredTiles, NestFacts, Short, Subscript
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
@@ -253,53 +250,9 @@ def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machi
     search = move_search_of(kernel, machine)
     gathered = dict(_find_gathered(tile, option, search))
     if tile.accumulator is None or not nest.fused:
-        lengths = frozenset(tile.run_time_lengths)
-        return NestFacts(tile.statement.assign.op is not None, plain, None, gathered, lengths=lengths)
-    finish = finish_of(kernel, tile, nest, search)
-    results = tuple((w.target_at.buffer, w.target_at.dtype.size_bytes) for w in finish.whole)
-    inside = finish.begins_held or bool(finish.beginning)
-    found = _passed(tile, nest, finish, search)
-    fused = FusedAccesses(
-        results, finish.first is not None, inside, finish.ends_held,
-        through=tuple(memory for memory, _ in found),
-        reads=tuple(chain(_first_reads(tile, finish), *(read for _, read in found))),
-    )  # fmt: skip
+        return NestFacts(tile.statement.assign.op is not None, plain, None, gathered)
+    fused = fused_accesses(kernel, tile, nest, search)
     return NestFacts(True, plain, fused, gathered)
-
-
-def _first_reads(tile: Tile, finish: Finish) -> Iterator[FusedRead]:
-    """Yield the arrays with initial values of the sums. Each tile element reads a separate element."""
-    acc = tile.accumulator
-    if finish.first is not None and not finish.beginning and acc is not None:
-        for read in distinct_reads(finish.first[1].value_at):
-            yield FusedRead(read.buffer, read.dtype.size_bytes, frozenset(acc.axes))
-
-
-def _passed(
-    tile: Tile, nest: NestSchedule, finish: Finish, search: MoveSearch
-) -> list[tuple[str, tuple[FusedRead, ...]]]:
-    """Return the scratchpad that each finished result passes through ("": none), and the arrays read there."""
-    acc, found = tile.accumulator, list[tuple[str, tuple[FusedRead, ...]]]()
-    assert acc is not None, "what fuses has an accumulator"
-    home = next((stage.memory for stage in nest.stages if stage.operand == acc.name), "")
-    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
-    for written in finish.whole:
-        find_way = held_way_out if finish.ends_held else stored_way_out
-        way = find_way(acc, written, tile, home, search) if home else None
-        buffers = () if way is None else way.buffers
-        cells = in_tiles(acc, search, home).buffer
-        copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
-        others = [read for read in distinct_reads(copy.value) if read.buffer != cells]
-        reads_of = (
-            FusedRead(
-                read.buffer, read.dtype.size_bytes,
-                frozenset(a for a in acc.axes if {f"@{a}", f"~{a}"} & symbols(read)),
-                "" if buffer is None else buffer.memory, buffer is not None and buffer.kept,
-            )
-            for read, buffer in zip_longest(others, buffers[1 : 1 + len(others)])
-        )  # fmt: skip
-        found.append((buffers[0].memory if buffers else "", tuple(reads_of)))
-    return found
 
 
 def _find_gathered(tile: Tile, option: NestOption, search: MoveSearch) -> Iterator[tuple[str, Short]]:

@@ -6,7 +6,7 @@ parse → transform → match → formulate → schedule → check → lower →
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import ceil
+from math import ceil, isclose
 
 from isamap.driver.block_choice import form_in_blocks
 from isamap.driver.blocking import of_nests
@@ -17,7 +17,7 @@ from isamap.driver.cached_schedules import (
     reprice_schedule,
     schedule_key,
 )
-from isamap.driver.explaining import form_warnings, scalar_warnings
+from isamap.driver.explaining import form_warnings, scalar_warnings, schedule_accesses
 from isamap.driver.formulation import Extent, Questions, choose_form, choose_registers, extent_of
 from isamap.driver.inputs import with_profile
 from isamap.driver.printers import Artifact, emit_artifact
@@ -30,15 +30,16 @@ from isamap.lower.lower import lowering
 from isamap.lower.passes import State
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, at_one_length, load_machine, with_addressed_registers
+from isamap.plan.access_counts import CONVENTIONS
 from isamap.plan.check import check_schedule, warn_unused_capacity
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import CostModel
-from isamap.plan.schedule import COST_UNITS, PROVEN, Schedule
+from isamap.plan.schedule import PROVEN, Schedule, cost_unit
 from isamap.plan.text import parse_schedule
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
-from isamap.scheduler.effects.energy import DEAR, WithinModel, for_other_model
+from isamap.scheduler.effects.energy import DEAR, WithinModel
 from isamap.scheduler.nests.pricing import price, start_only_from
 from isamap.source import Diagnostic, UsageProblem, add_up
 from isamap.source.process import full_collection_put_off
@@ -136,6 +137,8 @@ def compile_kernel(
         if request.heuristic != "greedy":
             clock.watch(Limited("schedule", request.limit_s))
         schedule, origin = _choose_schedule(request, canonical, machine, problem, sizes, clock)
+    if cost_unit(schedule.model) == "pJ":
+        schedule = _with_counted_cost(schedule, canonical, machine, problem)
     with clock("check"):
         warnings = _warnings(request, made, schedule)
     made = replace(made, schedule=schedule, warnings=warnings, origin=origin)
@@ -149,6 +152,21 @@ def compile_kernel(
         model = request.model or machine.target.run == "model"
         emitted = emit_artifact(made.program, machine, model=model)
     return replace(made, emitted=emitted)
+
+
+def _with_counted_cost(schedule: Schedule, kernel: Kernel, machine: Machine, problem: Problem) -> Schedule:
+    """Return the schedule at its counted energy.
+
+    The model prices fused statements alike in all schedules. Sums that leave registers before they are whole may cost
+    more than that.
+    """
+    found = schedule_accesses(kernel, schedule, problem, machine, CONVENTIONS["isamap"])
+    counted_pj = add_up(one.energy.total_pj for one in found if one.energy is not None)
+    if schedule.cost_ns is None or isclose(counted_pj, schedule.cost_ns, rel_tol=PROVEN):
+        return schedule
+    bound_pj = None if schedule.lower_bound_ns is None else min(schedule.lower_bound_ns, counted_pj)
+    status = "FEASIBLE" if schedule.status == "OPTIMAL" else schedule.status
+    return replace(schedule, cost_ns=counted_pj, lower_bound_ns=bound_pj, status=status)
 
 
 def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[Diagnostic, ...]:
@@ -222,18 +240,24 @@ def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str,
         said = f"{problem.kernel} has {len(problem.nests)} statements, and a product is minimised of one"
         help_ = "take `--objective energy --within time=1.1`, or the statements as kernels"
         raise UsageProblem.of("objective-unavailable", said, help=help_)
-    question = for_other_model(problem) if request.cost_model in COST_UNITS else problem
     if not request.within:
-        return asked(question, model)
+        return asked(problem, model)
     name, factor = read_bound(request.within)
     bounded = load_cost_model(name)
-    least = asked(for_other_model(problem) if name in COST_UNITS else problem, bounded)
+    least = asked(problem, bounded)
     spent = [cost or 0.0 for cost in price(least, problem, bounded)]
-    costs = [cost or 0.0 for cost in price(least, question, model)]
-    limits = [(n.statement, ceil(factor * cost)) for n, cost in zip(problem.nests, spent, strict=True)]
+    costs = [cost or 0.0 for cost in price(least, problem, model)]
+    bare = replace(least, nests=tuple(replace(nest, fused=()) for nest in least.nests))
+    loads = [
+        cost or 0.0 for cost in price(bare, problem, bounded)
+    ]  # fused statements are not in a statement's own
+    limits = [
+        (nest.statement, ceil((factor - 1) * cost + load))
+        for nest, cost, load in zip(problem.nests, spent, loads, strict=True)
+    ]
     dear = DEAR * max(costs) / max(1.0, min(s for s in spent if s > 0))
     within = WithinModel(model, bounded, tuple(limits), dear, f"{model.name} within {request.within}")
-    made = asked(start_only_from(question, least), within)
+    made = asked(start_only_from(problem, least), within)
     if (made.cost_ns or 0.0) > sum(costs) * (1 + PROVEN):
         made = replace(made, nests=least.nests, cost_ns=add_up(costs), found_by=least.found_by)
     return made if len(problem.nests) == 1 else replace(made, lower_bound_ns=0.0, status="FEASIBLE")

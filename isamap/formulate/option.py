@@ -7,8 +7,9 @@ from math import gcd, prod
 
 from isamap.formulate.copy_costs import with_ends
 from isamap.formulate.estimate import issue_lengths
+from isamap.formulate.finished_sums import with_energy_of_fusions
 from isamap.formulate.flows import with_flows
-from isamap.formulate.frame import Frame
+from isamap.formulate.frame import Frame, energies_of
 from isamap.formulate.fusable import fusions
 from isamap.formulate.hierarchy import Memories
 from isamap.formulate.load_costs import (
@@ -271,7 +272,11 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
         return None
     if any(o.staging.flow is not None for o in option.operands if o.is_accumulator):
         taken = tuple(replace(fusion, extra_ns=0.0) for fusion in taken)  # among what flows
-    taken = tuple(replace(fusion, extra_ns=iterations * fusion.extra_ns) for fusion in taken)
+    if taken and (energies := energies_of(frame.search.machine)) is not None:
+        taken = with_energy_of_fusions(taken, option, tile, frame.kernel, number, energies, frame.search)
+    taken = tuple(
+        replace(f, extra_ns=iterations * f.extra_ns, extra_pj=iterations * f.extra_pj) for f in taken
+    )
     cold = tuple(
         with_fields(
             o, is_cold=frame.is_cold(number, o.tensor), fresh_bytes=frame.fresh_bytes(number, o.tensor)
@@ -406,7 +411,7 @@ def bare_option(
     issue_pj = add_up(part * cost_value(stated, n) for n, part in costs) if stated is not None else 0.0
     return NestOption(
         mapping.ident, params, axes, (), interval_ns, latency_ns, between=between,
-        unit=item.cost.unit, issue_pj=issue_pj,
+        unit=item.cost.unit, issue_pj=issue_pj, lengths=tuple(sorted(lengths)),
     )  # fmt: skip
 
 

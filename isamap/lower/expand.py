@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, assert_never
 
+from isamap.formulate.finished_sums import Finish, finish_of
 from isamap.ir import (
     Assign,
     Call,
@@ -24,7 +25,7 @@ from isamap.ir import (
     substitute_expr,
 )
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.finish import Finish, before_tiles, copied_in, copy_back, finish_of, in_case, where_last
+from isamap.lower.finish import before_tiles, copied_in, copy_back, in_case, where_last
 from isamap.lower.nest_scope import Build, Nest, NestScope, Nodes
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart, packed_tile

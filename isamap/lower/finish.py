@@ -11,7 +11,8 @@ from collections.abc import Callable
 from itertools import chain
 from math import gcd
 
-from isamap.ir import Index, Kernel
+from isamap.formulate.finished_sums import Finish
+from isamap.ir import Index
 from isamap.ir.index import ZERO
 from isamap.lower.place import Place
 from isamap.lower.program import If, Names, Node
@@ -19,60 +20,14 @@ from isamap.lower.scratchpad_epilogue import fill_kept_buffers
 from isamap.lower.staging import Staged, copy_tiles
 from isamap.match import (
     MoveSearch,
-    OperandTile,
     Tile,
     Written,
-    find_zeroing,
-    get_own_sum,
-    held_way_out,
-    initial_load,
-    start_of_sum,
-    written_value,
 )
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
-from isamap.source.records import dataclass, replace
-from isamap.transform.companions import fused_result
+from isamap.source.records import replace
 
 Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The values that a nest writes from its tiles: `partial` sums, and finished (`whole`) ones.
-
-    `first` is the accumulator with the initial value of a fused statement, and that value written to the
-    sum's array. `beginning` is the instruction that starts the sum from 0 by itself, "" for none. For sums
-    in registers whose backing memory is a scratchpad, `begins_held` says that these registers are set to
-    the initial value, and `ends_held` that the epilogue is computed from registers.
-    """
-
-    partial: tuple[Written, ...]
-    whole: tuple[Written, ...]
-    first: tuple[OperandTile, Written] | None = None
-    beginning: str = ""
-    begins_held: bool = False
-    ends_held: bool = False
-
-
-def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveSearch) -> Finish:
-    """Return how the sums of a nest are initialised and stored, with its fused statements."""
-    own = (get_own_sum(tile),)
-    if not nest.fused:
-        return Finish(own, own)
-    found, acc = fused_result(kernel, nest.statement, nest.fused), tile.accumulator
-    whole = written_value(tile, found)
-    assert whole is not None, "planning has checked that every value has a place in the tile"
-    assert acc is not None, "what sums has an accumulator"
-    first = start_of_sum(tile, found)
-    beginning = find_zeroing(first[0], tile, search) if first is not None else ""
-    home = next((stage.memory for stage in nest.stages if stage.operand == acc.name), "")
-    if not home or search.is_addressable(acc.memory):
-        return Finish(own, whole, first, beginning)
-    is_cut = any(tile.axis(loop.axis).is_reduction for loop in nest.loops[: nest.hold])
-    begins_held = first is not None and not is_cut and initial_load(first[0], search) is not None
-    ways = [held_way_out(acc, w, tile, home, search) for w in whole]
-    return Finish(own, whole, first, beginning, begins_held, None not in ways)
 
 
 def before_tiles(

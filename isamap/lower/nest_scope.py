@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from isamap.formulate.finished_sums import Finish
 from isamap.ir import Expr, Index
 from isamap.lower.deal import DividedWork
-from isamap.lower.finish import Finish
 from isamap.lower.place import Place
 from isamap.lower.program import MemoryRef, Names, Node, Value
 from isamap.lower.staging import Staged

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from itertools import groupby
 from math import lcm
 
+from isamap.formulate.finished_sums import Finish
 from isamap.ir import Index, index_min, product
 from isamap.ir.index import ZERO
 from isamap.lower import steps
 from isamap.lower.copies import copy_loops
-from isamap.lower.finish import Finish, copied_in, copy_back
+from isamap.lower.finish import copied_in, copy_back
 from isamap.lower.nest_scope import Build, Nest, NestScope, Nodes
 from isamap.lower.place import Place, is_multiple
 from isamap.lower.program import (

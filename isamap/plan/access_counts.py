@@ -466,7 +466,8 @@ def with_energy(
             links[name] = links.get(name, 0.0) + iterations * carried
         if row is not None:
             operand = described[row.operand]
-            is_file, is_outside = row.level == operand.memory, outer in (energies.home, operand.layout.main)
+            is_file = row.level == operand.memory and row.level not in operand.staging.homes
+            is_outside = outer in (energies.home, operand.layout.main)
             tile = operand.costs.energy.direct if is_outside else operand.costs.energy.staged
             each = [pj / operand.tile_elements for pj in tile] if is_file else operand.costs.energy.copied
             moves += iterations * add_up(n * pj for n, pj in zip((row.fills, row.drains), each, strict=True))

@@ -115,7 +115,6 @@ class NestFacts:
     element, with its bytes and subscripts; () if the subscripts are not known. `fused` holds the effects of
     fused statements, and `gathered` the gathered tiles by operand. `files` are register files that form a
     level for every operand in them, even if each issue reloads them; machines that state energies have them.
-    Along axes in `lengths` an issue writes no more of its result than is left.
     """
 
     is_sum: bool
@@ -123,7 +122,6 @@ class NestFacts:
     fused: FusedAccesses | None = None
     gathered: Mapping[str, Short] = field(default_factory=dict[str, "Short"])
     files: frozenset[str] = frozenset()
-    lengths: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,5 +217,5 @@ def _count_operand(
         operand.name, tensor, subscripts, tuple(keeps), role, element_bytes, operand.staging.windows,
         fused if role == "update" else None, operand.staging.staged_bytes, operand.tile_elements,
         known.gathered.get(operand.name, NEVER),
-        tuple((a.name, a.tile) for a in option.axes if operand.is_accumulator and a.name in known.lengths),
+        tuple((a.name, a.tile) for a in option.axes if operand.is_accumulator and a.name in option.lengths),
     )  # fmt: skip

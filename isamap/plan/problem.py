@@ -278,14 +278,16 @@ class Fusion:
     """An elementwise statement that an option can fuse, computed on each tile in the accumulator.
 
     `needs` are the statements that must be fused with it. `passes` are scratchpads that a tile goes through
-    on its way out. Units: `extra_ns` is the added time for all tiles together, in nanoseconds; fusion saves
-    the time of the statement's own nest; bytes of each scratchpad.
+    on its way out. Units: `extra_ns` and `extra_pj` are the added time and energy for all tiles together, in
+    nanoseconds and picojoules (less than 0 if it saves accesses of the sum); fusion saves the cost of the
+    statement's own nest; bytes of each scratchpad.
     """
 
     statement: int
     needs: tuple[int, ...]
     extra_ns: float
     passes: tuple[tuple[str, int], ...] = ()
+    extra_pj: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +317,10 @@ class NestOption:
     they do not. `passes` are the bytes of scratchpads that inputs take while they are computed. `banked`
     gives for scratchpads with banks the time for which one issue keeps all of them busy, and that of a
     nanosecond of loading an operand into registers. `issue_pj` is the energy of one issue
-    without its accesses, in picojoules. `is_sum` is false if the statement only assigns. `team` is the number
-    of the problem's threads that perform each part together: costs are those of one of them. `members` is the number
-    of instances that share a part, some of which may wait for others. `shares_work` is
+    without its accesses, in picojoules. Along axes in `lengths` an issue writes no more of its result than is
+    left. `is_sum` is false if the statement only assigns. `team` is the number of the problem's threads that
+    perform each part together: costs are those of one of them. `members` is the number of instances that share
+    a part, some of which may wait for others. `shares_work` is
     false if lanes perform it: iterations that share a copy would be in an order that lanes do not have.
     """
 
@@ -335,6 +338,7 @@ class NestOption:
     unit: str = ""
     banked: tuple[tuple[str, str, float], ...] = ()
     issue_pj: float = 0.0
+    lengths: tuple[str, ...] = ()
     is_sum: bool = True
     passes: tuple[tuple[str, int], ...] = ()
     team: int = 1

@@ -5,9 +5,8 @@
     sram, a       fills to write, tiles to read
     leakage       time by the analytic model * leakage
 
-The counts are those of `isamap accesses` by the convention `isamap`, for tensors without short tiles. The
-price ignores the accesses that fused statements save or add: a fused statement costs nothing, and the first
-read of its sum counts.
+The counts are those of `isamap accesses` by the convention `isamap`, for tensors without short tiles. A fused
+statement adds `Fusion.extra_pj`, which is the difference of those counts with it and without.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from isamap.scheduler.deciding.window_buffers import reaches_of
 from isamap.scheduler.effects.analytic import ROUNDED, AnalyticModel
 from isamap.scheduler.effects.copying import copied_again
 from isamap.source import UsageProblem, add_up
-from isamap.source.records import dataclass, replace
+from isamap.source.records import dataclass
 
 TIME = AnalyticModel()
 # Limit of the search: a schedule beyond a bound costs so many times the one that the bound is from.
@@ -112,16 +111,6 @@ class WithinModel:
         return Threshold(load, limit, cost, total([cost, times(self.price, load)]))
 
 
-def for_other_model(problem: Problem) -> Problem:
-    """Return the problem for a model that does not price time. A fused statement costs nothing in such a model."""
-
-    def free(option: NestOption) -> NestOption:
-        return replace(option, fusions=tuple(replace(fusion, extra_ns=0.0) for fusion in option.fusions))
-
-    nests = (replace(n, options=tuple(map(free, n.options))) for n in problem.nests)
-    return replace(problem, nests=tuple(nests))
-
-
 # --- accesses of one operand ------------------------------------------------------------------------------
 
 Each = tuple[float, float]
@@ -142,8 +131,17 @@ def _issued_pj(option: NestOption, operand: TileOperand, each: Each, *, padded: 
     """Return the energy with which all issues read an operand, or write a result."""
     own = [axis for axis in option.axes if axis.name in operand.axes]
     others = prod(issues_along(axis) for axis in option.axes if axis not in own)
-    elements = prod(issues_along(a) for a in own) * operand.tile_elements if padded else _elements(own)
+    elements = _tiled_elements(option, operand) if padded else _elements(own)
     return elements * others * operand.staging.staged_bytes * sum(_ways(option, operand, each))
+
+
+def _tiled_elements(option: NestOption, operand: TileOperand) -> int:
+    """Return the elements of all tiles of an operand: no more of a result than are left along `lengths`."""
+    own = [axis for axis in option.axes if axis.name in operand.axes]
+    ends = [axis for axis in own if operand.is_accumulator and axis.name in option.lengths]
+    inside = prod(axis.tile for axis in ends)
+    tiles = prod(issues_along(axis) for axis in own if axis not in ends)
+    return _elements(ends) * tiles * operand.tile_elements // inside
 
 
 def _elements(axes: list[TileAxis]) -> int:
@@ -172,7 +170,6 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
     space, option = tiling.space, tiling.space.option
     is_file = _is_file(operand, problem)
     own = [axis for axis in option.axes if axis.name in operand.axes]
-    tiles = prod(issues_along(axis) for axis in own)
     if operand.is_accumulator:
         around = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
     else:
@@ -194,16 +191,15 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
 
     def used_pj(home: str, home_bytes: int, moves: Each, *, padded: bool) -> Cost:
         """Return the energy of bringing tiles from a memory to all issues."""
+        memory = operand.memory if is_file or operand.memory in operand.staging.homes else home
+        read, written = energies.access_pj(memory)
+        read += energies.link_pj(memory, result) if result is not None else 0.0
         if not is_file:
-            memory = operand.memory if operand.memory in operand.staging.homes else home
-            read, written = energies.access_pj(memory)
-            read += energies.link_pj(memory, result) if result is not None else 0.0
             return Const(_issued_pj(option, operand, (read, written), padded=padded))
         each = moves[0] / operand.tile_elements, moves[1] / operand.tile_elements
-        count = tiles * operand.tile_elements if padded else _elements(own)
+        count = _tiled_elements(option, operand) if padded else _elements(own)
         loads = times(count * carried_pj(home, operand.memory, home_bytes, each), *around)
-        file = energies.access_pj(operand.memory)
-        return total([loads, Const(_issued_pj(option, operand, file, padded=padded))])
+        return total([loads, Const(_issued_pj(option, operand, (read, written), padded=padded))])
 
     main, values, costs = operand.layout.main, space.stage_values(operand), dict[int, Cost]()
     for value in values:

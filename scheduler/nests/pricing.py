@@ -15,9 +15,9 @@ from typing import assert_never
 
 from isamap.plan.cost import evaluate
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
-from isamap.plan.problem import NestOption, NestProblem, Problem, Start
+from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel
-from isamap.plan.schedule import NestSchedule, Schedule, spread_of
+from isamap.plan.schedule import NestSchedule, Schedule, cost_unit, spread_of
 from isamap.plan.text import loop_words
 from isamap.scheduler.deciding.orders import decisions_of
 from isamap.scheduler.deciding.partitioning import part_cost, part_of
@@ -126,7 +126,8 @@ def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, 
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
     """Return the cost of each statement in the order of the problem, or None if the model has no price.
 
-    Units: nanoseconds. A statement that is fused with another one costs nothing by itself.
+    Units: nanoseconds. A statement that is fused with another one costs nothing by itself. Of several decisions that
+    lead to the same nest, the cheapest count, as schedulers take them.
     """
     nests = {nest.statement: nest for nest in schedule.nests}
     return tuple(
@@ -135,12 +136,24 @@ def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float
     )
 
 
+def fusions_in_unit(option: NestOption, problem: Problem, model: CostModel) -> tuple[Fusion, ...]:
+    """Return an option's fusions with `extra_ns` in the unit of a model's costs."""
+    unit = cost_unit(model.name)
+    if unit == "ns":
+        return option.fusions
+    leakage = problem.energies.leakage_pj_per_ns if problem.energies is not None else 0.0
+    # A product of energy and time is minimised of one statement only, which fuses nothing.
+    extra = {f.statement: f.extra_pj + leakage * f.extra_ns if unit == "pJ" else 0.0 for f in option.fusions}
+    return tuple(replace(f, extra_ns=extra[f.statement]) for f in option.fusions)
+
+
 def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model: CostModel) -> float | None:
-    read = read_nest(problem, nest, chosen)
-    if read is None:
-        return None
-    extra_ns = add_up(f.extra_ns for f in read[0].fusions if f.statement in chosen.fused)
-    return float(evaluate(part_cost(problem, nest, read[0], model), read[1])) + extra_ns
+    for option, assignments in _read_options(problem, nest, chosen):
+        cost = part_cost(problem, nest, option, model)
+        if (own := min((float(evaluate(cost, a)) for a in assignments), default=None)) is not None:
+            offered = fusions_in_unit(option, problem, model)
+            return own + add_up(f.extra_ns for f in offered if f.statement in chosen.fused)
+    return None
 
 
 def read_nest(
@@ -150,13 +163,26 @@ def read_nest(
 
     If the loops are distributed over threads, the option is that of one of the nest's parts.
     """
+    found = ((option, a) for option, known in _read_options(problem, nest, chosen) for a in known)
+    return next(found, None)
+
+
+def _read_options(
+    problem: Problem, nest: NestProblem, chosen: NestSchedule
+) -> Iterator[tuple[NestOption, Iterator[Assignment]]]:
+    """Yield the options that a nest may be of, each with the decisions that lead to the nest."""
     for whole in nest.options:
         if whole.mapping == chosen.mapping and (option := part_read(whole, chosen)) is not None:
-            normalised = normal_form(chosen, option)
-            for assignment, built in readings(problem, nest, option, chosen):
-                if built == normalised:
-                    return option, assignment
-    return None
+            yield option, _equal_readings(problem, nest, option, chosen)
+
+
+def _equal_readings(
+    problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
+) -> Iterator[Assignment]:
+    normalised = normal_form(chosen, option)
+    for assignment, built in readings(problem, nest, option, chosen):
+        if built == normalised:
+            yield assignment
 
 
 def readings(

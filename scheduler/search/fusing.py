@@ -17,6 +17,7 @@ from isamap.plan.decisions import fuse_of
 from isamap.plan.problem import Fusion, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.scheduler.deciding.space import Assignment
+from isamap.scheduler.nests.pricing import fusions_in_unit
 from isamap.scheduler.search.assembling import ROUNDING, STATUSES, Solved
 from isamap.scheduler.search.candidates import Candidate, OpenOption, fixed_names, open_options
 from isamap.source import Infeasible, add_up
@@ -48,6 +49,7 @@ def solve_groups(
 
     `stop` as in `open_options`.
     """
+    problem = _with_fusions_in_unit(problem, model)
     asked = {nest.statement for nest in problem.nests}
     offered = {s for nest in problem.nests for s in _offered_statements(nest)} & asked
     found: dict[int, Solved | None] = {}
@@ -70,6 +72,14 @@ def solve_groups(
             own = {s: a for s, a in alone.items() if a is not None}
             groups.append(FusedGroup(answer, tuple(choices), own, _slack_of(choices, alone, fixed)))
     return tuple(groups)
+
+
+def _with_fusions_in_unit(problem: Problem, model: CostModel) -> Problem:
+    nests = (
+        replace(n, options=tuple(replace(o, fusions=fusions_in_unit(o, problem, model)) for o in n.options))
+        for n in problem.nests
+    )
+    return replace(problem, nests=tuple(nests))
 
 
 def _beside_others(solved: Solved, others_ns: float) -> Solved:

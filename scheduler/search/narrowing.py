@@ -21,13 +21,15 @@ from isamap.formulate.packable import packed_in
 from isamap.formulate.unmatched import no_mapping, require_performed
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine
-from isamap.plan.problem import NestOption, NestProblem, Problem, Start
+from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
+from isamap.plan.schedule import cost_unit
+from isamap.scheduler.nests.pricing import fusions_in_unit
 from isamap.scheduler.search.candidates import Candidate, OpenOption, open_options
 from isamap.scheduler.search.fusing import least_added_ns
 from isamap.scheduler.search.greedy import greedy_candidate
 from isamap.scheduler.search.splitting import raised_floors
-from isamap.source.records import dataclass
+from isamap.source.records import dataclass, replace
 from isamap.transform import statements
 from isamap.transform.companions import companions
 
@@ -125,11 +127,21 @@ class _Judge:
 
     def whole_ns(self, option: NestOption, best: Candidate | None) -> float:
         """Return the cost of a mapping's schedule, with all statements that it may fuse at their least cost."""
-        own = tuple(f for f in option.fusions if f.statement in self.saved)
-        return inf if best is None else best.cost_ns + least_added_ns(own, self.saved)
+        return inf if best is None else best.cost_ns + least_added_ns(self._fusions(option), self.saved)
+
+    def least_whole_ns(self, option: NestOption, floor_ns: float) -> float:
+        """Return a lower bound of a mapping's cost with the statements that it fuses, of which some save energy."""
+        return floor_ns + min(0.0, least_added_ns(self._fusions(option), dict.fromkeys(self.saved, 0.0)))
+
+    def _fusions(self, option: NestOption) -> tuple[Fusion, ...]:
+        offered = fusions_in_unit(option, self.bare, self.model)
+        return tuple(f for f in offered if f.statement in self.saved)
 
     def least_ns(self, option: NestOption) -> float:
-        """Return the lower bound of a mapping's cost, partitioned or not."""
+        """Return the lower bound of a mapping's cost, partitioned or not, with any statements that it may fuse."""
+        if self.saved and cost_unit(self.model.name) != "ns":  # these may save accesses of the result
+            inputs = tuple(o for o in option.operands if not o.is_accumulator)
+            option = replace(option, operands=inputs)
         once = self.floor(self.bare, option) / self.frame.threads
         return self.frame.iterations[self.number] * once
 
@@ -164,6 +176,7 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
         nonlocal price, limit, ruled_out
         for option in bound_options(whole.option, judge.frame.search.machine):
             floor, best = judge.floor_and_best(option, price, splits=splits)
+            floor = judge.least_whole_ns(option, floor)
             if splits and floor >= price:
                 ruled_out = min(ruled_out, floor)
                 continue
