@@ -100,10 +100,13 @@ def with_flows(
 
 
 def _bank_times(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str, str, float], ...]:
-    """Return how long each issue keeps banks busy, and each nanosecond of register loads does."""
+    """Return how long each issue keeps banks and a shared link busy, and each nanosecond of register loads banks."""
     issue = dict[str, float]()
     for params, part in issue_lengths(option.choose, option.axes, tile.run_time_lengths):
-        for memory, ns in bank_ns(machine, tile.mapping.instruction, params).items():
+        times = (bank_ns, _link_ns)
+        for memory, ns in (
+            both for f in times for both in f(machine, tile.mapping.instruction, params).items()
+        ):
             issue[memory] = issue.get(memory, 0.0) + part * ns
     found = [(memory, "", ns) for memory, ns in issue.items()]
     for operand in option.operands:
@@ -383,6 +386,16 @@ def bank_ns(machine: Machine, instruction: str, params: Mapping[str, int]) -> di
     return _banks_busy(
         machine, item, lambda o: (1 + (o.role == "inout")) * prod(e.evaluate(numbers) for e in o.shape)
     )
+
+
+def _link_ns(machine: Machine, instruction: str, params: Mapping[str, int]) -> dict[str, float]:
+    """Return, by its memory, how long one issue keeps the link busy that units share. Units: nanoseconds."""
+    crossed, item = shared_link(machine, instruction), machine.instructions[instruction]
+    if crossed is None:
+        return {}
+    link, there = crossed[0], item.instruction.operand(crossed[1])
+    numbers = cost_params(item, machine, params)
+    return {link.source_memory: carried_ns(link, there, [e.evaluate(numbers) for e in there.shape])}
 
 
 def moved_bank_ns(machine: Machine, instruction: str, elements: int) -> dict[str, float]:

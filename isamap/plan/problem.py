@@ -316,12 +316,12 @@ class NestOption:
     addition to its operands. `carried` are the values that ordered iterations leave in registers; None if
     they do not. `passes` are the bytes of scratchpads that inputs take while they are computed. `banked`
     gives for scratchpads with banks the time for which one issue keeps all of them busy, and that of a
-    nanosecond of loading an operand into registers. `issue_pj` is the energy of one issue
-    without its accesses, in picojoules. Along axes in `lengths` an issue writes no more of its result than is
-    left. `is_sum` is false if the statement only assigns. `team` is the number of the problem's threads that
-    perform each part together: costs are those of one of them. `members` is the number of instances that share
-    a part, some of which may wait for others. `shares_work` is
-    false if lanes perform it: iterations that share a copy would be in an order that lanes do not have.
+    nanosecond of loading an operand into registers; for the memory of a shared link, that of one issue.
+    `issue_pj` is the energy of one issue without its accesses, in picojoules. Along axes in `lengths` an issue
+    writes no more of its result than is left. `is_sum` is false if the statement only assigns. `team` is the
+    number of the problem's threads that perform each part together: costs are those of one of them. `members`
+    is the number of instances that share a part, some of which may wait for others. `shares_work` is false if
+    lanes perform it: iterations that share a copy would be in an order that lanes do not have.
     """
 
     mapping: str

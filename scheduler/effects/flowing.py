@@ -164,6 +164,9 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
                 if not o.is_accumulator and o.staging.mover and o.staging.mover == operand.staging.mover
             ]
             busy = [busy_ns(tiling, o, o.staging.mover, again[o.name]) for o in others]
+            if not tiling.space.option.is_sum:  # a unit that waits for a result brings no inputs meanwhile
+                turns = _turns(tiling, operand, flow, computing, again[operand.name])
+                found.append(total([turns, largest([total(before), total(busy)])]))
             iterations = _alternating_buffers(tiling, operand, flow, total([computing, *busy]))
             found.append(total([iterations, *before]))
     late = [_refills(tiling, o, f, again[o.name]) for o, f in flows if not o.is_accumulator]
@@ -176,6 +179,8 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         if unit == tiling.space.option.unit:  # it computes as well, and then no block stands alone
             busy.append(computing)
             alone, takes = Const(0), False  # what it takes out last is on its way behind that
+        elif any(crossed == unit and not name for crossed, name, _ in tiling.space.option.banked):
+            alone = Const(0)  # issues cross it while they compute
         found.append(total([*busy, *late, alone, *(() if brings else before), *(() if takes else behind)]))
     return largest(found)
 
@@ -428,6 +433,23 @@ def _exchange_time(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequ
     if operand not in pipelined_operands(space):
         return waits
     return Cases(name_of(space, operand), ((0, waits), (1, own)))
+
+
+def _turns(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
+    """Return the time of results that overwrite a single buffer: each block waits until the one before has left it.
+
+    One unit that does both, in order, waits for each; 0 with two buffers.
+    """
+    option, space = tiling.space.option, tiling.space
+    blocks = times(*(tiling.steps[axis.name] for axis in space.register_axes), *again)
+    stored_ns = unit_ns(flow.finished, option.unit)
+    turns = times(option.latency_ns + flow.turn_ns, blocks)
+    if stored_ns:
+        stored = largest([Const(stored_ns), times(flow.turn_ns, blocks)])
+        turns = total([largest([computing, times(option.latency_ns, blocks)]), stored])
+    if operand not in pipelined_operands(space):
+        return turns
+    return Cases(name_of(space, operand), ((0, turns), (1, Const(0))))
 
 
 def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, tiles: int) -> Cost:
