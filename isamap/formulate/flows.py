@@ -365,11 +365,13 @@ def _busy(moves: _Moves, moved: Iterable[Moved], once: Iterable[tuple[str, float
         crossed = shared_link(machine, name)
         if crossed is not None:
             link, operand = crossed
-            # A link's time per element for an instruction's largest issue. Units: nanoseconds.
-            there = machine.instructions[name].instruction.operand(operand)
+            # A link's time per element for an instruction's largest issue. Units: nanoseconds. An element that
+            # crosses the link once may be written several times, as one row for all rows of a tile.
+            instruction = machine.instructions[name].instruction
             most = cost_params(machine.instructions[name], machine, largest_params(machine, name))
-            shape = [extent.evaluate(most) for extent in there.shape]
-            link_ns = elements * (carried_ns(link, there, shape) / prod(shape))
+            shapes = {o.name: [extent.evaluate(most) for extent in o.shape] for o in instruction.operands}
+            carried = carried_ns(link, instruction.operand(operand), shapes[operand])
+            link_ns = elements * (carried / max(map(prod, shapes.values())))
             found[link.source_memory] = found.get(link.source_memory, 0.0) + link_ns
         for memory, bank in moved_bank_ns(machine, name, elements).items():
             found[memory] = found.get(memory, 0.0) + bank

@@ -19,13 +19,15 @@ from gemmini_by_hand import Gemmini
 from gemmini_words import CASES, EXAMPLES, NAMES, compiled, started
 from own_reading import check_own_reading
 
-from isamap.driver.encoded_programs import program_kernel, verify_program
+from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
 from isamap.driver.inputs import read_kernel
-from isamap.driver.request import Size
+from isamap.driver.request import Request, Size
+from isamap.lower.walk import issued_names
 from isamap.machine import Machine, load_machine
-from isamap.source import NoMapping
+from isamap.source import NoMapping, Source
 from isamap.stream.execute import count_instructions
 from isamap.stream.program_file import read_program, write_program
+from isamap.stream.timing import stream_time
 
 SHIM = Path(__file__).resolve().parents[1] / "libgemmini"
 
@@ -91,3 +93,32 @@ def test_single_fields_that_are_corrupted_are_caught(machine: Machine) -> None:
         if verify_program(read, machine, kernel, "random").ok:
             missed.append(said)
     assert missed == []
+
+
+BIASED = Source(
+    "biased.ir",
+    """kernel biased(M, N, K) {
+      in A: i8[M, K];
+      in B: i8[K, N];
+      in bias: i32[N];
+      out C: i8[M, N];
+      temp S: i32[M, N];
+      for m in M, n in N { S[m, n] = bias[n]; }
+      for m in M, n in N, k in K { S[m, n] += i32(A[m, k]) * i32(B[k, n]); }
+      for m in M, n in N { C[m, n] = sat_i8(round(f32(S[m, n]) * 0.01, even)); }
+    }""",
+)
+
+
+def test_a_row_that_is_written_several_times_crosses_the_link_once() -> None:
+    """The price is that of the words: a bias of all rows was priced as if each row were read."""
+    program, made = compile_words(
+        Request(BIASED, "gemmini", {"M": 128, "N": 256, "K": 64}, heuristic="greedy")
+    )
+    assert made.machine
+    assert made.schedule
+    assert made.program
+    assert "mvin_row" in issued_names(made.program.body)
+    time = stream_time(program, made.machine)
+    assert time is not None
+    assert made.schedule.cost_ns == pytest.approx(time.total_ns, rel=0.08)
