@@ -156,7 +156,7 @@ class StorageState:
                 s.assign.span,
                 "write the part into a separate array, or choose by `select` in one statement",
             )
-        return lambda over: _beside([(Index.of(over[n].name), i) for n, i in fixed.items()])
+        return lambda over: _where_different([(Index.of(over[n].name), i) for n, i in fixed.items()])
 
     def begin(self, operand: Operand, steps: Index | None = None, drop: int | None = None) -> StoragePlace:
         """Add an array for a value of `operand`, with a first axis of length `steps` if given. Return its place."""
@@ -217,7 +217,7 @@ def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None
     return plain and all(of.same(axes[str(i)], e) for i, e in pairs)
 
 
-def _beside(subscripts: Sequence[tuple[Index, Index]]) -> list[Expr]:
+def _where_different(subscripts: Sequence[tuple[Index, Index]]) -> list[Expr]:
     """Return disjoint conditions, one of which holds where some pair of subscripts differs."""
     found: list[Expr] = []
     equal: list[Expr] = []

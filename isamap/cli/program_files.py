@@ -33,7 +33,7 @@ KERNELS = "kernels"
 _HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing", "commands": b"/* "}
 
 
-def refuse_beside_program(asked: Any) -> None:
+def refuse_compiling_options(asked: Any) -> None:
     """Refuse options that say how to compile. Raises: UsageProblem."""
     refuse(asked, _OF_COMPILING, "is an option of compilation, and `--program` reads a compiled program")
 

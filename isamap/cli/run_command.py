@@ -9,7 +9,7 @@ from isamap.cli.answers import Answer, Finding, with_proof
 from isamap.cli.early_words import read_sizes
 from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, run_model, run_network
 from isamap.cli.option_parser import PROGRAM, REQUIRE, OnMachine, Portfolio, argument
-from isamap.cli.program_files import read_cases, refuse_beside_program
+from isamap.cli.program_files import read_cases, refuse_compiling_options
 from isamap.cli.verify_command import case_json
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Choices, Size, make_request
@@ -44,7 +44,7 @@ def run_command(asked: RunOptions) -> Answer:
 
     sizes = read_sizes(asked.sizes)
     if asked.program is not None:
-        refuse_beside_program(asked)
+        refuse_compiling_options(asked)
         return _run_file(asked.program, asked.kernel, asked.hw, sizes)
     request = make_request(read_kernel(asked.kernel), machine_of(asked.hw), sizes, asked.choices)
     libraries = asked.compared.libraries()
@@ -107,7 +107,7 @@ def _run_text(prepared: PreparedKernel, timed: TimedRun) -> str:
         f"time      {_time(timed.middle)} median, {_time(timed.best)} best"
         f" of {len(timed.seconds)} runs, {_threads(prepared)}"
     )
-    lines += _beside_model(prepared, timed)
+    lines += _compared_with_model(prepared, timed)
     lines.append(f"speed     {timed.gflops:.1f} {unit}" + (" (of the model)" if prepared.missing else ""))
     if timed.is_busy:
         best = timed.gflops * timed.middle / timed.best
@@ -118,7 +118,7 @@ def _run_text(prepared: PreparedKernel, timed: TimedRun) -> str:
     return "\n".join(lines)
 
 
-def _beside_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[str]:
+def _compared_with_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[str]:
     """Yield text about the best run's time compared with the model's, if both are of this computer.
 
     A proven optimum is one of the model: this line says how far the model is from the hardware.

@@ -26,7 +26,7 @@ from isamap.cli.option_parser import (
     one_word,
     refuse,
 )
-from isamap.cli.program_files import read_cases, refuse_beside_program
+from isamap.cli.program_files import read_cases, refuse_compiling_options
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import OptionKind, given_names, option, plugin, read_choice, read_names
 from isamap.driver.request import Choices, Size, make_request
@@ -257,7 +257,7 @@ def verify_command(asked: VerifyOptions) -> Answer:
     choices = replace(asked.choices, heuristic=asked.heuristic or ("greedy" if asked.every else "cpsat"))
     sets = _read_sets(asked.sizes, asked.sizes_file)
     if asked.program is not None:
-        refuse_beside_program(asked)
+        refuse_compiling_options(asked)
         kernel, hw = _require_word(asked.kernel, "a kernel"), _require_word(asked.hw, "the option --hw")
         return _verify_file(asked.program, kernel, hw, sets, asked.compared.fills)
     if asked.every:

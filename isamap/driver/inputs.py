@@ -57,7 +57,7 @@ def read_file(path: Path, name: str) -> Source:
     except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
         said = getattr(error, "strerror", None) or str(error)
         raise UsageProblem.of(
-            "file-unreadable", f"{name} cannot be read: {said}", help=did_you_mean(path.name, _beside(path))
+            "file-unreadable", f"{name} cannot be read: {said}", help=did_you_mean(path.name, _siblings(path))
         ) from None
     return Source(name, _decode(name, data))
 
@@ -99,7 +99,7 @@ def machine_of(machine: str | Path) -> str:
     return detect_machine()
 
 
-def _beside(path: Path) -> list[str]:
+def _siblings(path: Path) -> list[str]:
     try:
         return [p.name for p in path.parent.iterdir() if p.name != path.name]
     except (OSError, ValueError):

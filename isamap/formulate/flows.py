@@ -86,7 +86,7 @@ def with_flows(
                 flow = _through_registers(moves, flow, found, passes=passes)
             if passes:
                 mover = ""  # nothing of them is left in a buffer to go later
-            for memory, count in _registers_beside(ways, search.machine).items():
+            for memory, count in _registers_of_chains(ways, search.machine).items():
                 if memory == moves.operand.memory:
                     between[memory] = between.get(memory, 0) + count
         elif mover:
@@ -256,7 +256,7 @@ def _ways_out(moves: _Moves, found: CompanionValues) -> list[WayOut] | None:
     return ways if len(ways) == len(written) else None
 
 
-def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int]:
+def _registers_of_chains(ways: Sequence[WayOut], machine: Machine) -> dict[str, int]:
     """Return the most registers of each memory that these chains write while accumulators are live."""
     most: dict[str, int] = {}
     for way in ways:

@@ -89,7 +89,7 @@ def input_of(
         least = (
             0.0 if first else min(search.machine.model.unpriced_move_ns, least_copy_ns(search, operand.dtype))
         )
-        is_concurrent = not first and copied_beside(tile, operand.dtype, search.machine)
+        is_concurrent = not first and copied_by_other_units(tile, operand.dtype, search.machine)
         return with_fields(
             described, pack_ns_per_element=least, homes=tuple(homes), is_concurrent=is_concurrent
         )
@@ -141,7 +141,7 @@ def computed_of_packed(
         return ()
     described = _describe_operand(operand, kernel, load_ns(loaded), None, is_accumulator=False)
     described = with_fields(described, tensor_bytes=0, staged_bytes=0)
-    arrays = [read_beside(described, tile, read, n) for n, read in enumerate(found)]
+    arrays = [traffic_operand(described, tile, read, n) for n, read in enumerate(found)]
     size_bytes = found[position].dtype.size_bytes
     arrays[position] = with_fields(
         arrays[position], direct_ns=None, staged_ns=0.0, staged_bytes=size_bytes, pack_ns_per_element=0.0
@@ -156,13 +156,13 @@ def with_reads(
     if len(reads(operand.subject)) < 2 or described.costs.direct_ns is None:
         return (described,)
     parts = (
-        read_beside(described, tile, read, position)
+        traffic_operand(described, tile, read, position)
         for position, read in enumerate(distinct_reads(operand.subject))
     )
     return (with_fields(described, tensor_bytes=0, staged_bytes=0, staged_ns=None), *parts)
 
 
-def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> TileOperand:
+def traffic_operand(operand: TileOperand, tile: Tile, read: Read, position: int) -> TileOperand:
     """Return one of an operand's source arrays as an operand with only its traffic."""
     axes = tuple(a.name for a in tile.axes if f"@{a.name}" in symbols(read))
     return with_fields(
@@ -340,7 +340,7 @@ def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, search:
     found = tiles_move(*known, back=described.is_accumulator) if home else None
     if found is None:
         return with_fields(
-            described, is_concurrent=not home and copied_beside(tile, operand.dtype, search.machine)
+            described, is_concurrent=not home and copied_by_other_units(tile, operand.dtype, search.machine)
         )
     move, machine = found.move, search.machine
     copy, own = machine.instructions[move.instruction], machine.instructions[tile.mapping.instruction]
@@ -357,13 +357,13 @@ def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, search:
 # --- Units that have their registers to themselves: copies go through others, by other units, meanwhile ---
 
 
-def copied_beside(tile: Tile, dtype: DType, machine: Machine) -> bool:
+def copied_by_other_units(tile: Tile, dtype: DType, machine: Machine) -> bool:
     """Return whether other units than the summing one copy the elements, through other registers."""
-    return _copies_beside(tile.mapping.instruction, dtype, machine)
+    return _other_units_copy(tile.mapping.instruction, dtype, machine)
 
 
 @lru_cache(maxsize=4096)
-def _copies_beside(instruction: str, dtype: DType, machine: Machine) -> bool:
+def _other_units_copy(instruction: str, dtype: DType, machine: Machine) -> bool:
     own = machine.instructions[instruction]
     files = _registers(own, machine)
     others = [item for item in machine.instructions.values() if item.cost.unit != own.cost.unit]

@@ -16,8 +16,8 @@ from isamap.formulate.load_costs import (
     computed_of_packed,
     held_of,
     input_of,
-    read_beside,
     store_of,
+    traffic_operand,
     with_reads,
 )
 from isamap.formulate.load_times import loading_ns
@@ -329,7 +329,7 @@ def option_of(
     elif tile.result is not None and tile.target_positions is not None:
         subjects[tile.result.name] = tile.target_positions
         read = [r for r in distinct_reads(tile.result.subject) if r != tile.target_positions]
-        operands[-1:-1] = [read_beside(held, tile, r, n) for n, r in enumerate(read)]
+        operands[-1:-1] = [traffic_operand(held, tile, r, n) for n, r in enumerate(read)]
         subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
     subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(distinct_reads(o.subject))}
     line = line_bytes(search.machine)

@@ -43,7 +43,7 @@ from isamap.source import (
     UsageProblem,
     is_device,
     map_file,
-    open_beside,
+    open_in_folder,
     open_regular,
     read_json,
     read_limited,
@@ -187,7 +187,7 @@ def _kernel(folder: Path, name: str, file: Any) -> str:
 
 def _open_in_folder(folder: Path, name: Any) -> BufferedReader:
     try:
-        return open_beside(folder, _text(name))
+        return open_in_folder(folder, _text(name))
     except OSError as error:
         raise ValueError(f"`{name[:40]}` cannot be read: {error.strerror}") from None
 

@@ -24,7 +24,7 @@ from isamap.machine.families import ROWS, Row, check_variables, describe_row, re
 from isamap.machine.fields import read_items, read_mapping, read_names, read_text
 from isamap.machine.keys import COUNT, TEXT, Keys, ListOf, NamedBy
 from isamap.machine.tree import MAX_FILE_BYTES, Findings, Node, decode, read_tree
-from isamap.source import Source, UsageProblem, open_beside, read_limited
+from isamap.source import Source, UsageProblem, open_in_folder, read_limited
 from isamap.source.records import dataclass
 from isamap.syntax import parse_kernel, substitute_text
 
@@ -255,7 +255,7 @@ def _interface(node: Node, folder: Path, findings: Findings) -> Source | None:
         return None
     if folder != FOLDER and os.path.lexists(folder / f"{name.text}{SUFFIX}"):
         try:
-            with open_beside(folder.resolve(), f"{name.text}{SUFFIX}") as file:
+            with open_in_folder(folder.resolve(), f"{name.text}{SUFFIX}") as file:
                 return decode(f"{name.text}{SUFFIX}", file.read(MAX_FILE_BYTES + 1))
         except OSError as error:
             said = f"`{name.text[:40]}{SUFFIX}` next to this file cannot be read: {error.strerror}"

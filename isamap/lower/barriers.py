@@ -236,12 +236,12 @@ class _Since:
         pairs = [(w, t) for w in other.written for t in self.read | self.written]
         pairs += [(r, w) for r in other.read for w in self.written]
         return any(
-            a.array == b.array and not are_apart(_beside(a, b, loops), _beside(b, a, loops), team)
+            a.array == b.array and not are_apart(_extended(a, b, loops), _extended(b, a, loops), team)
             for a, b in pairs
         )
 
 
-def _beside(touch: Touch, other: Touch, loops: Mapping[str, Index]) -> Touch:
+def _extended(touch: Touch, other: Touch, loops: Mapping[str, Index]) -> Touch:
     """Return an access extended over all iterations of loops that enclose it and not the other one."""
     for variable in sorted((touch.offset.symbols - other.offset.symbols) & loops.keys()):
         touch = touch.of_all(variable, largest_value(loops[variable], loops).value)

@@ -27,7 +27,7 @@ from isamap.source import (
     Span,
     SpecProblem,
     UsageProblem,
-    open_beside,
+    open_in_folder,
     read_limited,
 )
 from isamap.source.cache import digest, program_state, recall_or_make
@@ -179,7 +179,7 @@ def _parent(extends: ScalarNode, child: File) -> File:
     if (provided := _PROVIDED.get({}).get(str((folder / name).resolve()))) is not None:
         return provided
     try:
-        with open_beside(folder, name) as file:
+        with open_in_folder(folder, name) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except LeavesFolder as error:
         raise _problem(

@@ -21,7 +21,7 @@ import numpy as np
 from isamap.graph.graph import Array, Attribute, AttributeReference, Graph, GraphFunction, Node, Signature
 from isamap.graph.lowering import NEWEST_OPSET
 from isamap.graph.types import SAID, TYPES
-from isamap.source import LeavesFolder, UsageProblem, map_file, open_beside, read_part
+from isamap.source import LeavesFolder, UsageProblem, map_file, open_in_folder, read_part
 
 MOST_BYTES = (1 << 31) - 1
 """A file of protobuf has at most 2 GiB; weights in files of their own may have more."""
@@ -336,7 +336,7 @@ class OnnxReader:
         if key in self.parts:
             return self.parts[key]
         try:
-            with open_beside(self.path.resolve().parent, location) as file:
+            with open_in_folder(self.path.resolve().parent, location) as file:
                 self._check_part(file, *key)
                 is_mapped = size_bytes >= LEAST_MAPPED
                 content = map_file(file)[start:][:size_bytes] if is_mapped else read_part(file, *key[1:])

@@ -32,7 +32,7 @@ from isamap.source.files import (
     cannot_write,
     is_device,
     map_file,
-    open_beside,
+    open_in_folder,
     open_regular,
     read_json,
     read_limited,
@@ -48,7 +48,7 @@ __all__ = [
     "Diagnostic", "Edit", "Infeasible", "IsamapError", "LeavesFolder", "MissingTool", "MissingWords",
     "NoMapping", "NotKept", "OnlyWarned", "Source", "Span", "SpecProblem", "SyntaxProblem", "TypeProblem",
     "Unkept", "UsageProblem", "VerificationFailed", "add_up", "apply_edits", "assert_rules", "cannot_write",
-    "did_you_mean", "hard_limit", "is_device", "is_digits", "map_file", "open_beside", "open_regular",
+    "did_you_mean", "hard_limit", "is_device", "is_digits", "map_file", "open_in_folder", "open_regular",
     "printable", "read_codes", "read_json", "read_limited", "read_part", "real_number", "release",
     "replace_file", "show_value", "spill", "truth_value", "whole_number",
 ]  # fmt: skip

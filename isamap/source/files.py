@@ -1,7 +1,7 @@
 """File access for all readers, and files that are written completely or not at all.
 
     open_regular(path)             a file that a person named
-    open_beside(folder, name)      a file that another file names: it lies in that file's folder
+    open_in_folder(folder, name)      a file that another file names: it lies in that file's folder
     read_limited(path, limit)      its bytes, one more than the limit at most
     read_part(file, start, size)   bytes of an open file, which has to have them
     map_file(file)                 all of an open file, brought into memory if it is looked at
@@ -48,7 +48,7 @@ def open_regular(path: Path) -> BufferedReader:
     return _open_file(path, _FLAGS)
 
 
-def open_beside(folder: Path, name: str) -> BufferedReader:
+def open_in_folder(folder: Path, name: str) -> BufferedReader:
     """Return a regular file that a file in `folder` refers to, opened for reading.
 
     It may lie in folders inside. A link may lead to another place of the folder. A file with several names

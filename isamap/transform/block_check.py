@@ -132,7 +132,7 @@ class _Trace:
             elif self._is_part(s.target, extents):
                 old = self.held.get(key)
             value = substitute_expr(s.value, here)  # what is not a number yet becomes the same number in both
-            parts = (s.op, old, self._beside(s.target, here), *self._parts(value, extents))
+            parts = (s.op, old, self._without_row(s.target, here), *self._parts(value, extents))
             self.held[key] = self.numbers.setdefault(parts, len(self.numbers))
 
     def _find_key(self, key: Key) -> int | None:
@@ -168,7 +168,7 @@ class _Trace:
             case Const() | Scalar() | IndexValue():
                 yield e
             case Read():
-                yield self._beside(e, {})
+                yield self._without_row(e, {})
                 yield from (self._find_key(key) for key in self._keys(e, extents, {}))
             case Call(op, args, _, mode):
                 yield op, mode
@@ -194,7 +194,7 @@ class _Trace:
                 raise _WrongRow(f"`{r.buffer}` is used in row {row}, and has {extent}")
             yield r.buffer, row
 
-    def _beside(self, r: Read, at: Mapping[str, int]) -> object:
+    def _without_row(self, r: Read, at: Mapping[str, int]) -> object:
         """Return an access as text, without the subscript of the row."""
         dimension = self.rows.get(r.buffer)
         return r.buffer, *(str(i.substitute(at)) for d, i in enumerate(r.index) if d != dimension)

@@ -150,10 +150,10 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[DecisionClaus
     if _is_dealt(space) and not deep:
         yield constraint([], lambda _: "parts for threads have their buffers filled at once")
     if not operand.is_accumulator and not deep:
-        yield from _beside_the_sum(space, operand)
+        yield from _interleaved_copies(space, operand)
 
 
-def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[DecisionClause]:
+def _interleaved_copies(space: Choices, operand: TileOperand) -> Iterator[DecisionClause]:
     """Yield constraints on copies that are interleaved with a reduction loop: each outer loop has its axis alone."""
     name = name_of(space, operand)
 

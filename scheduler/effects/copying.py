@@ -23,10 +23,10 @@ from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.overlapping import (
     added_by_copies,
     arrivals,
-    beside_the_sum,
     buffers,
     busy_with_copies,
     exposed_by_lanes,
+    interleaved_copies,
     movers,
 )
 from isamap.scheduler.effects.register_loads import least_loads
@@ -183,10 +183,10 @@ def _count_filled(tiling: Tiling, operand: TileOperand, problem: Problem) -> int
     return prod(a.extent if existing else ceil(a.extent / a.tile) * a.tile for a in followed)
 
 
-def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+def concurrent_copies(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time of copies per block that other units make concurrently with the sum."""
     return (
-        beside_the_sum(tiling, operand, _at_once(tiling, operand, problem), problem)
+        interleaved_copies(tiling, operand, _at_once(tiling, operand, problem), problem)
         if operand.staging.is_concurrent
         else Const(0)
     )
@@ -224,17 +224,17 @@ def least_packing(way: StorageChoice) -> float:
     return add_up(b.copied * _least_ns(b.operand, leak) for b in way.operands if b.copied)
 
 
-def least_beside(way: StorageChoice) -> float:
+def least_loads_and_copies(way: StorageChoice) -> float:
     """Return the least time of operand loads and of copies that other units make concurrently with the sum.
 
     The exposed part of copies that are made on demand is not in it: that part is added on top.
     """
     hidden = 1 - way.problem.model.leak_factor
-    made = (b.copied * _copied_ns(b.operand) for b in way.operands if _may_be_beside(b.operand))
+    made = (b.copied * _copied_ns(b.operand) for b in way.operands if _may_be_concurrent(b.operand))
     return least_loads(way) + hidden * add_up(made)
 
 
-def _may_be_beside(operand: TileOperand) -> bool:
+def _may_be_concurrent(operand: TileOperand) -> bool:
     return operand.staging.is_concurrent and not operand.is_accumulator
 
 
@@ -246,7 +246,7 @@ def _copied_ns(operand: TileOperand) -> float:
 def _least_ns(operand: TileOperand, leak: float) -> float:
     """Return the least exposed time to copy an element. Units: nanoseconds."""
     at_once = (2 if operand.is_accumulator else 1) * _copied_ns(operand)
-    if _may_be_beside(operand):
+    if _may_be_concurrent(operand):
         return leak * at_once
     if operand.staging.flow is not None:
         return 0.0

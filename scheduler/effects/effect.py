@@ -15,7 +15,7 @@ from isamap.plan.cost import Const, Cost, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.deciding.space import Space, issues_along
 from isamap.scheduler.deciding.tiling import Tiling, tile
-from isamap.scheduler.effects.copying import copying_time, made_beside
+from isamap.scheduler.effects.copying import concurrent_copies, copying_time
 from isamap.scheduler.effects.least import StorageChoice
 from isamap.scheduler.effects.levels import Misses, misses
 from isamap.scheduler.effects.register_blocks import block_sums
@@ -65,7 +65,7 @@ class Context:
             nest,
             tiling,
             tuple(brought),
-            tuple(made_beside(tiling, operand, problem) for operand in _inputs(option)),
+            tuple(concurrent_copies(tiling, operand, problem) for operand in _inputs(option)),
             block_sums(tiling.space, problem.loops),
             misses(tiling, problem),
             tuple(copying_time(tiling).items()),

@@ -122,7 +122,7 @@ def _copied_ns(tiling: Tiling, operand: TileOperand) -> float:
     return staging.moved_ns_per_element if staging.mover else staging.pack_ns_per_element
 
 
-def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem: Problem) -> Cost:
+def interleaved_copies(tiling: Tiling, operand: TileOperand, at_once: Cost, problem: Problem) -> Cost:
     """Return how long other units are busy with copies that are interleaved with the sum."""
     if (
         not operand.staging.is_concurrent

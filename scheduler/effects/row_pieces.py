@@ -102,7 +102,7 @@ def _together(tiling: Tiling, operand: TileOperand) -> Cost:
     return times(*(extent_of(space, name, within) for name in _rows(operand)))
 
 
-def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
+def pieces_and_computing(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
     """Return the time of pieces, with the exposed time of computing. Units: nanoseconds."""
     return largest(
         total([*lines, if_followed(tiling, problem, Const(0), times(level.computing_factor, computing))])

@@ -26,7 +26,7 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Cost, largest, total
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import exposed_loads
-from isamap.scheduler.effects.copying import barriers, least_beside, least_packing, packing, waits
+from isamap.scheduler.effects.copying import barriers, least_loads_and_copies, least_packing, packing, waits
 from isamap.scheduler.effects.effect import (
     Context,
     Effect,
@@ -45,7 +45,7 @@ from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.register_loads import least_loads, pages
 from isamap.scheduler.effects.residence import revisits
 from isamap.scheduler.effects.results import results_begun
-from isamap.scheduler.effects.row_pieces import beside_rows, pieces_at_least
+from isamap.scheduler.effects.row_pieces import pieces_and_computing, pieces_at_least
 from isamap.scheduler.effects.store_conflict_misses import store_conflict_ns
 from isamap.scheduler.effects.streams import exposed_stream
 from isamap.scheduler.effects.time_parts import Counts
@@ -126,13 +126,13 @@ def _copy_parts(context: Context) -> Iterator[EffectTime]:
             yield EffectTime(cost, operand.name, unit)
 
 
-def _beside_streams(context: Context) -> Cost:
+def _streams_and_computing(context: Context) -> Cost:
     from_memory = total(cost for level in context.missed[-1:] for cost in level.costs)
     computing = total([context.computing, context.loaded])
     return exposed_stream(context.tiling, from_memory, computing, context.problem)
 
 
-def _beside_filled(context: Context) -> Cost:
+def _filled_and_computing(context: Context) -> Cost:
     filled = buffers_filled(context.tiling.space, context.missed, context.problem)
     return total([largest([context.computing, context.loaded]), *filled])
 
@@ -168,8 +168,8 @@ EFFECTS: tuple[Effect, ...] = (
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
     Effect("by {by}", "data movement by {by}", Counts.LONGEST, _copy_parts),
     Effect(
-        "beside", "loads into registers, and copies in parallel with the sums", Counts.BEYOND,
-        whole(lambda c: total([c.loaded, *c.concurrent])), (ALONE,), least=least_beside,
+        "loads and copies", "loads into registers, and copies in parallel with the sums", Counts.BEYOND,
+        whole(lambda c: total([c.loaded, *c.concurrent])), (ALONE,), least=least_loads_and_copies,
     ),
     Effect(
         "levels", "transfers from one level that wait for those from another", Counts.BEYOND,
@@ -193,15 +193,15 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect(
         "fill buffers", "prefetched rows that occupy fill buffers, and the loads that wait",
-        Counts.BEYOND, whole(_beside_filled), (FILLED,),
+        Counts.BEYOND, whole(_filled_and_computing), (FILLED,),
     ),
     Effect(
-        "beside streams", "computing that does not overlap with streams from memory", Counts.BEYOND,
-        whole(_beside_streams), (STREAMS,),
+        "stream overlap", "computing that does not overlap with streams from memory", Counts.BEYOND,
+        whole(_streams_and_computing), (STREAMS,),
     ),
     Effect(
-        "beside rows", "computing that does not overlap with loads from far memory", Counts.BEYOND,
-        whole(lambda c: beside_rows(c.tiling, c.missed, c.blocks, c.problem)), (WITH_ROWS,),
+        "row overlap", "computing that does not overlap with loads from far memory", Counts.BEYOND,
+        whole(lambda c: pieces_and_computing(c.tiling, c.missed, c.blocks, c.problem)), (WITH_ROWS,),
     ),
     Effect(
         "same sets", "pieces of rows that evict each other from their sets", Counts.BEYOND,

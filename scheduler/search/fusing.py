@@ -66,9 +66,9 @@ def solve_groups(
         if nest.statement in offered:
             with suppress(Infeasible):  # it has no nest of its own, but may be fused
                 found[nest.statement] = None
-                found[nest.statement] = _beside_others(solve(nest, options, left), nest.others_ns)
+                found[nest.statement] = _with_excluded(solve(nest, options, left), nest.others_ns)
         else:
-            answer = _beside_others(solve(nest, options, left), nest.others_ns)
+            answer = _with_excluded(solve(nest, options, left), nest.others_ns)
             own = {s: a for s, a in alone.items() if a is not None}
             groups.append(FusedGroup(answer, tuple(choices), own, _slack_of(choices, alone, fixed)))
     return tuple(groups)
@@ -82,7 +82,7 @@ def _with_fusions_in_unit(problem: Problem, model: CostModel) -> Problem:
     return replace(problem, nests=tuple(nests))
 
 
-def _beside_others(solved: Solved, others_ns: float) -> Solved:
+def _with_excluded(solved: Solved, others_ns: float) -> Solved:
     """Return the answer of a statement whose excluded mappings cost at least `others_ns`."""
     if others_ns >= solved.bound_ns:
         return solved

@@ -15,7 +15,7 @@ from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.bursts import exposed_loads
 from isamap.scheduler.effects.hint_costs import if_in_time
 from isamap.scheduler.effects.levels import misses
-from isamap.scheduler.effects.row_pieces import beside_rows
+from isamap.scheduler.effects.row_pieces import pieces_and_computing
 
 SIZE = 4096
 # A vector of B takes 64 bytes / 25.6 = 2.5 ns to come, and an issue 0.14 ns: 18 rows of A on it hide it.
@@ -86,7 +86,7 @@ def test_of_hinted_pieces_as_much_traffic_shows_as_is_stated_of_them() -> None:
     def ns(hinted_traffic_factor: float | None, **decided: int) -> float:
         problem = late(hinted_traffic_factor=hinted_traffic_factor)
         tiling, names = of_blocks(problem, block_k=32, **{"sweep_m_n": 0, **decided})
-        pieces = beside_rows(tiling, misses(tiling, problem), Const(0.0), problem)
+        pieces = pieces_and_computing(tiling, misses(tiling, problem), Const(0.0), problem)
         return float(evaluate(pieces, names))
 
     lines = SIZE * SIZE * 4 / BANDWIDTH

@@ -9,7 +9,7 @@ from pathlib import Path
 from fuzz.readers import READERS
 
 ROOT = Path(__file__).resolve().parents[2]
-DOOR = {"open_regular", "open_beside", "read_limited"}
+DOOR = {"open_regular", "open_in_folder", "read_limited"}
 
 
 def rows() -> list[list[str]]:

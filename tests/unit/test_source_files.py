@@ -11,7 +11,7 @@ import pytest
 from isamap.source import (
     LeavesFolder,
     map_file,
-    open_beside,
+    open_in_folder,
     open_regular,
     read_json,
     read_limited,
@@ -41,19 +41,19 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_file_of_the_folder_is_opened_also_by_a_link_inside(folder: Path) -> None:
     for name in ("in/own", "./in/own", "link"):
-        with open_beside(folder, name) as file:
+        with open_in_folder(folder, name) as file:
             assert file.read() == b"own"
 
 
 @pytest.mark.parametrize("name", ["../secret", "in/../../secret", "in/out", "up/secret", "hard", "zeros"])
 def test_a_file_that_leaves_the_folder_is_refused(folder: Path, name: str) -> None:
     with pytest.raises(LeavesFolder):
-        open_beside(folder, name)
+        open_in_folder(folder, name)
 
 
 def test_a_whole_path_is_refused_also_one_of_the_folder(folder: Path) -> None:
     with pytest.raises(LeavesFolder):
-        open_beside(folder, str(folder / "in" / "own"))
+        open_in_folder(folder, str(folder / "in" / "own"))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_whole_path_is_refused_also_one_of_the_folder(folder: Path) -> None:
 )
 def test_what_is_no_regular_file_of_the_folder_is_refused(folder: Path, name: str) -> None:
     with pytest.raises(OSError, match=r".") as found:
-        open_beside(folder, name)
+        open_in_folder(folder, name)
     assert not isinstance(found.value, LeavesFolder)
     assert found.value.strerror
 
@@ -82,7 +82,7 @@ def test_a_link_that_is_made_while_a_file_is_opened_is_not_followed(
 
     monkeypatch.setattr(os.path, "realpath", exchanged)
     with pytest.raises(OSError, match=r"."):
-        open_beside(folder, name)
+        open_in_folder(folder, name)
 
 
 @pytest.mark.parametrize("walks", [True, False])
@@ -90,11 +90,11 @@ def test_where_no_folder_can_be_walked_the_same_is_refused(
     folder: Path, walks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "_WALKS", walks)
-    with open_beside(folder, "link") as file:
+    with open_in_folder(folder, "link") as file:
         assert file.read() == b"own"
     for name in ("../secret", "in/out", "hard", "pipe", "."):
         with pytest.raises(OSError, match=r"."):
-            open_beside(folder, name)
+            open_in_folder(folder, name)
 
 
 def test_no_pipe_no_device_no_socket_and_no_folder_is_opened(
@@ -134,7 +134,7 @@ def test_no_descriptor_stays_open(folder: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for name in ("in/own", "hard", "in/out", "pipe", "in/own/x", "", "none"):
         try:
-            open_beside(folder, name).close()
+            open_in_folder(folder, name).close()
         except OSError:
             continue
     assert len(os.listdir("/proc/self/fd")) == before

@@ -85,7 +85,7 @@ def _search_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch
 
 def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
     """Return the cheapest store of one element as the first lane of a register, for machines without scalars."""
-    target, value = _beside(copy.target), map_reads(copy.value, _beside)
+    target, value = _over_lanes(copy.target), map_reads(copy.value, _over_lanes)
     ways = (
         _deliver(target, value, "", 1, register, search) for _, register in widths(search, copy.target.dtype)
     )
@@ -93,7 +93,7 @@ def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
     return None if found is None else replace(found, counter=None)
 
 
-def _beside(read: Read) -> Read:
+def _over_lanes(read: Read) -> Read:
     """Return an element and its successors over the lanes of a register, with the element in lane 0."""
     return replace(read, index=(*read.index[:-1], read.index[-1] + LANE)) if read.index else read
 

@@ -77,7 +77,7 @@ def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
     return int(away[0][away[0] != away[1]][0])
 
 
-def rows_beside(search: MoveSearch, request: LoadRequest) -> int | None:
+def contiguous_row_length(search: MoveSearch, request: LoadRequest) -> int | None:
     """Return the length of the rows that the lanes contain one after the other, or None for another layout."""
     places, apart = _places(search, request), lanes_apart(search, request)
     if request.used is not None or places is None or apart is None:

@@ -17,12 +17,12 @@ from isamap.ir.index import ONE, has_elements
 from isamap.ir.walk import reads
 from isamap.machine import names_in
 from isamap.match.operand_loads.interleave import (
+    contiguous_row_length,
     is_joining,
     is_out_of_reach,
     is_wasted,
     lanes_apart,
     requested_lanes,
-    rows_beside,
     step_of,
     try_pieces,
 )
@@ -127,7 +127,7 @@ def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Patt
         every = search.known.producers_of(request.memory, request.dtype, request.expr)
     yield from ((p,) for p in every if not is_wasted(search, p, request))
     if key in search.known.in_pieces and (apart := lanes_apart(search, request)) is not None:
-        rows = rows_beside(search, request)
+        rows = contiguous_row_length(search, request)
         for pieces in search.known.in_pieces[key]:
             step = step_of(pieces)
             if step % rows == 0 if rows and is_joining(pieces) else step == apart:

@@ -67,7 +67,7 @@ def _head(report: Report, sections: Sequence[_Section]) -> Iterator[str]:
     yield f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{escape(report.title)}</title>"
-    yield f"<style>{STYLE}{PLOT}{_beside('page.css')}</style></head><body>"
+    yield f"<style>{STYLE}{PLOT}{_page_file('page.css')}</style></head><body>"
     yield '<a class="skip" href="#code">To the kernel</a><header>'
     yield f"<h1>{escape(report.title)}{': ' if report.sizes else ''}{escape(report.sizes)}</h1>"
     yield f'<p class="sentence" id="sentence">{escape(report.sentence)}</p>'
@@ -79,11 +79,11 @@ def _head(report: Report, sections: Sequence[_Section]) -> Iterator[str]:
 
 def _tail() -> Iterator[str]:
     yield "</main><footer>Made by isamap. The file is self-contained.</footer>"
-    yield f"<script>{_beside('page.js')}</script></body></html>\n"
+    yield f"<script>{_page_file('page.js')}</script></body></html>\n"
 
 
 @cache
-def _beside(name: str) -> str:
+def _page_file(name: str) -> str:
     return files("isamap.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
