@@ -148,7 +148,7 @@ def test_an_instruction_that_ends_its_process_is_said_and_the_others_are_measure
     found = calibrate(broken, [entry.name, "add_ymm_f32", "load_ymm_f32"], BUDGET_S)
     by_name = {f.instruction: f for f in found.instructions}
     assert by_name[entry.name].interval is None
-    assert by_name[entry.name].said == "touched memory that it was not given (SIGSEGV)"
+    assert by_name[entry.name].said == "accessed memory that it was not given (SIGSEGV)"
     assert by_name["add_ymm_f32"].interval is not None
     assert by_name["load_ymm_f32"].said == NO_CHAIN
 

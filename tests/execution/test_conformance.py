@@ -71,7 +71,7 @@ def with_function(machine: Machine, name: str, function: str) -> Machine:
     [
         ("add_ymm_f32", "_mm256_sub_ps", "wrong", "its semantics say"),
         ("fma_ymm_f32", "_mm256_fmsub_ps", "wrong", "its semantics say"),
-        ("load_xmm_f32", "_mm_load_ps", "crashed", "touched memory"),
+        ("load_xmm_f32", "_mm_load_ps", "crashed", "accessed memory"),
     ],
 )
 def test_a_wrong_description_is_found_on_its_own_line(

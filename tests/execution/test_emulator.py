@@ -76,8 +76,8 @@ def test_it_is_trusted_to_have_what_this_processor_lacks() -> None:
 @pytest.mark.parametrize(
     ("last", "code", "said"),
     [
-        ("exit 139", "program-crashed", "touched memory directly next to its tensors (SIGSEGV)"),
-        ("kill -s SEGV $$", "program-crashed", "touched memory directly next to its tensors (SIGSEGV)"),
+        ("exit 139", "program-crashed", "accessed memory directly next to its tensors (SIGSEGV)"),
+        ("kill -s SEGV $$", "program-crashed", "accessed memory directly next to its tensors (SIGSEGV)"),
         ("echo no licence >&2; exit 3", "program-failed", "could not be run: no licence"),
     ],
 )

@@ -218,7 +218,7 @@ def test_writes_beside_operands_are_found_where_no_page_is_protected(tmp_path: P
     checks = check_machine(machine, ["store_v_u8", "store8_v_u8"], emulator=emulator_for(machine))
     assert {(c.instruction, c.verdict, c.message) for c in checks} == {
         ("store_v_u8", "ok", ""),
-        ("store8_v_u8", "crashed", "its trial touched memory directly next to its tensors (SIGSEGV)"),
+        ("store8_v_u8", "crashed", "its trial accessed memory directly next to its tensors (SIGSEGV)"),
     }
 
 

@@ -230,7 +230,7 @@ def test_what_takes_known_sizes_says_so(
     output = [] if command == ["graph", "show"] else ["-o", str(tmp_path / "out")]
     assert main([*command, str(path), *machine, *rest, "-D", "batch=1..9", *output]) == 2
     said = capsys.readouterr().err
-    assert "takes known sizes, and `batch` is open from 1 to 9" in said
+    assert "needs known sizes, and `batch` is open from 1 to 9" in said
     assert "help: give it a number: -D batch=9" in said
 
 

@@ -129,8 +129,8 @@ def test_a_slower_call_leaves_the_code_as_it_is(folder: Path, capsys: pytest.Cap
     ("source", "said"),
     [
         (WRONG, "should be"),
-        (CRASHES, "touched memory"),
-        (BESIDE, "touched memory"),
+        (CRASHES, "accessed memory"),
+        (BESIDE, "accessed memory"),
         (FAST.replace("fake_total", "fake_sum"), "undefined symbol: fake_total"),
     ],
     ids=["wrong", "crashes", "beside", "without it"],

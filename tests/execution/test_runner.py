@@ -198,12 +198,12 @@ def test_a_row_too_many_is_caught_by_the_guard_page() -> None:
     with pytest.raises(RunProblem) as found:
         run_program(beyond, data(), SIZES, guard=True)
     assert found.value.diagnostics[0].code == "program-crashed"
-    assert "touched memory directly next to its tensors (SIGSEGV)" in found.value.diagnostics[0].message
+    assert "accessed memory directly next to its tensors (SIGSEGV)" in found.value.diagnostics[0].message
 
 
 def test_an_element_before_the_first_is_caught_by_the_guard_page() -> None:
     before = multiply(Index.of(0), Index.of(-1), Index.of(0))
-    with pytest.raises(RunProblem, match="touched memory directly next to its tensors"):
+    with pytest.raises(RunProblem, match="accessed memory directly next to its tensors"):
         run_program(compiled(before=before), data(), SIZES, guard=True)
 
 
@@ -215,7 +215,7 @@ def test_the_workspace_may_be_anywhere_and_holds_anything_at_first() -> None:
     result = run_program(right, arrays, SIZES, guard=True)
     assert result.workspace_bytes == 704 + 63
     np.testing.assert_allclose(result.arrays["C"], expected(arrays), rtol=1e-5, atol=1e-5)
-    with pytest.raises(RunProblem, match="touched memory"):
+    with pytest.raises(RunProblem, match="accessed memory"):
         run_program(wrong, arrays, SIZES, guard=True)
 
 

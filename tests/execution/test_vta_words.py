@@ -160,7 +160,7 @@ WHOLE_SUMS = (
 REFUSED = [
     (
         Source("sums.ir", WHOLE_SUMS),
-        "gemm cannot load or store c: nothing takes i32 of Y out of acc as it is",
+        "gemm cannot load or store c: no instruction moves i32 of Y out of acc unchanged",
     ),
     (
         read_kernel("gemm_s8s8"),
@@ -249,13 +249,13 @@ def with_bit(program: ProgramFile, machine: Machine, name: str, nth: int, holds:
     return replace(program, words=tuple(words))
 
 
-UNTOLD = "and no token says which is first"
+UNTOLD = "and no token orders the two"
 TOKENS: list[tuple[str, int, Quantity, str]] = [
     (
         "gemm",
         0,
         Quantity("pop", "load"),
-        "word 7, `gemm`: `a` is what word 0, `load_inp`, writes in inp, " + UNTOLD,
+        "word 7, `gemm`: `a` conflicts with word 0, `load_inp`, which writes it in inp, " + UNTOLD,
     ),
     (
         "load_wgt",
@@ -267,7 +267,8 @@ TOKENS: list[tuple[str, int, Quantity, str]] = [
         "store",
         0,
         Quantity("pop", "compute"),
-        "word 16, `store`: `x` is what word 9, `requantise_rounded_relu`, writes in res, " + UNTOLD,
+        "word 16, `store`: `x` conflicts with word 9, `requantise_rounded_relu`, which writes it in res, "
+        + UNTOLD,
     ),
     (
         "store",
@@ -285,7 +286,8 @@ TOKENS: list[tuple[str, int, Quantity, str]] = [
         "gemm",
         2,
         Quantity("push", "store"),
-        "word 40, `store`: `x` is what word 33, `requantise_rounded_relu`, writes in res, " + UNTOLD,
+        "word 40, `store`: `x` conflicts with word 33, `requantise_rounded_relu`, which writes it in res, "
+        + UNTOLD,
     ),
     (
         "gemm",

@@ -90,5 +90,5 @@ def test_a_kernel_that_takes_something_else_is_refused(tmp_path: Path) -> None:
     text = kernel.read_text()
     assert "in a0: f32[2, 3];" in text
     kernel.write_text(text.replace("in a0: f32[2, 3];", "in a0: f32[2, 4];"))
-    with pytest.raises(UsageProblem, match="takes `a0` otherwise than the graph says"):
+    with pytest.raises(UsageProblem, match="takes `a0` that the graph states otherwise"):
         compile_program_of(read_folder(path), ModelOptions("generic-c"))
