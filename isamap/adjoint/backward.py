@@ -277,7 +277,7 @@ class Backward:
             required_arrays = {r.buffer for _, c in found for r in reads(c.value)}
             later = [(n, c) for n, c in found if self.adjoints_of(n).name not in required_arrays]
             later = [
-                (n, c) for n, c in later if not is_data_bound(c.axes)
+                (n, c) for n, c in later if not any(has_elements(a.extent) for a in c.axes)
             ]  # a loop that data bounds is in one
             for name, c in found:
                 if (name, c) not in later:
@@ -448,11 +448,6 @@ def _scalars(e: Expr) -> Iterator[str]:
 #
 # By s it is a sum over the same loops. By `B` it would be added up at rows that `col` names, and by `val` at
 # places that begin where `row` says; results are at no such places (docs/sparse.md).
-
-
-def is_data_bound(axes: Sequence[Axis]) -> bool:
-    """Return whether a loop bound is read from an input."""
-    return any(has_elements(a.extent) for a in axes)
 
 
 def check_gathered(name: str, index: Sequence[Index], span: Span | None) -> None:

@@ -129,15 +129,6 @@ def _measured_bytes(profile: Profile | None) -> dict[str, int]:
     return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
 
 
-def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
-    """Return the stated timings, one per line: name, source and parameters."""
-    return [
-        (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated_parameters(figures)))
-        for what, figures in _all_timings(machine)
-        if _stated_parameters(figures)
-    ]
-
-
 def timing_json(figures: Timings | None) -> dict[str, object] | None:
     """Return the stated parameters by key, or None."""
     if figures is None or not (stated := _stated_parameters(figures)):
@@ -212,7 +203,11 @@ def _machine_text(
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
     parts = [f"{machine.name}{chain}: {machine.summary}", "", align(memories)]
     parts += ["", align(links)] if links else []
-    timings = timing_rows(machine)
+    timings = [
+        (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated_parameters(figures)))
+        for what, figures in _all_timings(machine)
+        if _stated_parameters(figures)
+    ]
     parts += ["", align(timings)] if timings else []
     parts += ["", align([("unit", "count", "products a cycle", "instructions"), *_unit_rows(machine)])]
     from isamap.machine.model import area_mm2

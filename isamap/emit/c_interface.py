@@ -106,7 +106,7 @@ def header_text(interface: Interface, title: str, memory: str = OWN_MEMORY) -> s
     lines += ["enum {"]
     unheard = {
         "POOL_NOT_NULL": interface.takes_pool,
-        "WRONG_LAYOUT": not takes_packed(interface.tensors),
+        "WRONG_LAYOUT": not any(t.header is not None and t.role == "in" for t in interface.tensors),
         "WRONG_LENGTH": not interface.lengths,
         "BAD_INDEX": not any(t.domain for t in interface.tensors),
         **dict.fromkeys(("DEVICE_FAILED", "RACE", "DIVERGED"), not interface.has_lanes),
@@ -510,11 +510,6 @@ def write_lines(pointer: str, header: PackedHeader, size: Callable[[str], str]) 
 def packed_tensor(tensors: tuple[Tensor, ...]) -> Tensor | None:
     """Return the tensor that a packing program writes, or None for other programs."""
     return next((t for t in tensors if t.header is not None and t.role != "in"), None)
-
-
-def takes_packed(tensors: tuple[Tensor, ...]) -> bool:
-    """Return whether a program reads packed tensors, whose headers it checks."""
-    return any(t.header is not None and t.role == "in" for t in tensors)
 
 
 # How emitted functions ask the hardware for what only it knows, such as how long its vectors are.

@@ -108,15 +108,15 @@ def element_ns(operand: OperandTile, search: MoveSearch) -> float:
     return moved.cost_ns if moved is not None else search.machine.model.unpriced_move_ns
 
 
-def can_copy(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written | None = None) -> bool:
-    """Return whether tiles, also partial ones, can be copied into a buffer, or out of one if `back` is given.
+def can_copy(operand: OperandTile, tile: Tile, search: MoveSearch) -> bool:
+    """Return whether tiles, also partial ones, can be copied into a buffer.
 
     If the machine computes a value only in whole registers, a partial tile can only be copied element by
     element.
     """
     buffer = in_tiles(operand, search).buffer
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
-    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=back)
+    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
     if transfer_ns(replace(copy, counters=()), {}, search) is not None:
         return True
     if transfer_ns(copy, dict.fromkeys(copy.counters, ONE), search) is not None:
@@ -127,7 +127,7 @@ def can_copy(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written
     counts = {f"~{axis.name}": Index.of(axis.tile) for axis in axes}
     if transfer_ns(copy, counts, search) is not None:
         return True
-    cells = copy_by_cells(operand, buffer, ZERO) if back is None else None
+    cells = copy_by_cells(operand, buffer, ZERO)
     return cells is not None and packing_ns(cells, operand.shape, search) is not None
 
 

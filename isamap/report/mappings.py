@@ -75,11 +75,6 @@ def operands_text(mapping: Mapping) -> str:
     return ", ".join(shown) or OPEN
 
 
-def kind_text(mapping: Mapping) -> str:
-    """Return the kind as text, with a note if an operand has to be computed first."""
-    return f"{mapping.kind}, composed" if mapping.composed else mapping.kind
-
-
 def movement_text(facts: MappingFacts) -> str:
     """Return how each operand moves, grouped by kind: `a, c in place; b packed`."""
     kinds: dict[str, list[str]] = {}
@@ -275,7 +270,7 @@ def _row(facts: MappingFacts) -> tuple[str, ...]:
         mapping.instruction,
         axes_text(mapping, facts.order),
         operands_text(mapping),
-        kind_text(mapping),
+        f"{mapping.kind}, composed" if mapping.composed else mapping.kind,
         utilisation_text(facts),
         movement_text(facts),
         cost_text(facts),

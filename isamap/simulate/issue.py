@@ -354,7 +354,8 @@ def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | No
     lanes = {a: lane.reshape(lane.shape[1:]) for a, lane in grid.lanes(axes).items()}
     shape = tuple(grid.lengths.values())
     found: set[Shown] = set()
-    for starts in _kinds_of_issues(grid):
+    # Issues with different valid lanes start at both ends of each span.
+    for starts in product(*(sorted({int(s.starts[0]), int(s.starts[-1])}) for s in grid.spans)):
         valid: Array = np.ones(shape, np.bool_)
         for span, start in zip(grid.spans, starts, strict=True):
             valid = valid & span.at(np.asarray(start), lanes)[1]
@@ -369,11 +370,6 @@ def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | No
             return None
         found |= _show_lanes(pattern, grid, lanes, valid, leaking)
     return frozenset(found)
-
-
-def _kinds_of_issues(grid: Grid) -> list[tuple[int, ...]]:
-    """Return where issues with different valid lanes start: the first and the last along each span."""
-    return list(product(*(sorted({int(s.starts[0]), int(s.starts[-1])}) for s in grid.spans)))
 
 
 def _show_lanes(

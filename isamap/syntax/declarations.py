@@ -68,7 +68,7 @@ def resolve_module(
     """Return the module of a text. Refused declarations are omitted, with their errors in `findings`."""
     found: list[Declaration] = []
     functions = dict[str, Function]()
-    taken = {declaration_name(d) for d in known.declarations}
+    taken = {(d.param.name if isinstance(d, ConstantDecl) else d.name) for d in known.declarations}
     for syntax in declarations:
         scope = _module_scope(Module((*known.declarations, *found)), functions)
         with findings.collect():
@@ -88,11 +88,6 @@ def resolve_module(
         else:
             found.append(resolved)
     return Module(tuple(found))
-
-
-def declaration_name(declaration: Declaration) -> str:
-    """Return the name under which other declarations refer to it."""
-    return declaration.param.name if isinstance(declaration, ConstantDecl) else declaration.name
 
 
 def _module_scope(known: Module, functions: Mapping[str, Function]) -> Scope:

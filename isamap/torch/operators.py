@@ -371,12 +371,10 @@ def _expand(to: Translation, node: Any) -> None:
     to.put(node, "Expand", to.name(node.args[0]), to.integers(*node.meta["val"].shape))
 
 
-def _cut_part(
-    to: Translation, node: Any, axis: int, first: int, end: int, step: int = 1, *, whole: bool = True
-) -> None:
+def _cut_part(to: Translation, node: Any, axis: int, first: int, end: int, *, whole: bool = True) -> None:
     """Add a slice of a node's argument along an axis. The axis is removed unless `whole`."""
     x = node.args[0].args[0] if is_result(node) else node.args[0]
-    sizes = [to.integers(number) for number in (first, end, axis, step)]
+    sizes = [to.integers(number) for number in (first, end, axis, 1)]
     part = to.put(node, "Slice", to.name(x), *sizes, of="" if whole else f"{node.name}.part")
     if not whole:
         to.put(node, "Reshape", part, to.integers(*node.meta["val"].shape))
