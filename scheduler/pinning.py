@@ -2,9 +2,8 @@
 
     complete(problem, schedule, {"nest0.unroll": None, "nest0.block.k": 256}, solve)
 
-keeps all that the schedule unrolls in statement 0, cuts k into blocks of 256, and asks `solve` for all else
-of that statement. Statements of which nothing is named stay as they are; those that the schedule lacks are
-solved.
+keeps the unrolling of statement 0, cuts k into blocks of 256, and calls `solve` for its other decisions.
+Statements that the user does not name stay unchanged. Statements that the schedule lacks are solved.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def _solve_axis(
 
 
 def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
-    """Return a product with a factor that is 0 if `axis` leaves its range, or None if it is no such product."""
+    """Return a product with a factor that is 0 if `axis` leaves its range, or None for another expression."""
     factors = _factors(value)
     whole = (Index.of(axis.name), axis.extent)
     if factors is None or not any(whole in zip(r.index, shapes(r.buffer), strict=True) for r in factors):
@@ -155,7 +155,7 @@ def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
 
 
 def _factors(e: Expr) -> list[Read] | None:
-    """Return the elements whose product, with constants, is the expression, or None if it is no such product."""
+    """Return the elements whose product, with constants, is the expression, or None for another expression."""
     match e:
         case Read():
             return [e]

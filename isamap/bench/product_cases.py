@@ -28,7 +28,7 @@ FORMS_OF_DTYPE: dict[str, tuple[Types, ...]] = {"f32": (F32,), "bf16": (BF16, BF
 
 @dataclass(frozen=True, slots=True)
 class GemmCase:
-    """One row in DeepBench's terms, or `batch` such products in parallel."""
+    """One row in DeepBench's terms, or `batch` products of these sizes in parallel."""
 
     position: int
     suite: str

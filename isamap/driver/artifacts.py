@@ -128,7 +128,7 @@ def _move(made: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders' names. Return False if the system has no such call."""
+    """Exchange two folders' names. Return False if the system call is missing."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):

@@ -27,7 +27,7 @@ ROUNDS, FEW = 2, 4
 
 
 def bound_options(option: NestOption, machine: Machine) -> Iterator[NestOption]:
-    """Yield an option for each way to bind axes, or only the option itself without such a level."""
+    """Yield an option for each way to bind axes, or only the option itself if no level of the machine binds axes."""
     level = team_level(machine)
     option = replace(option, shares_work=bound_level(machine) is None)
     if level is None:

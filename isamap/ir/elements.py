@@ -202,7 +202,7 @@ def _linear(
 
 
 def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
-    """Return the elements after a step. `old` are those before it, or None if they are not needed."""
+    """Return the elements that a step writes. `old` has the elements before the step, or None if unneeded."""
     s = asked.step.assign
     operand = work.routine.operand(s.target.buffer)
     dtype = operand.dtype if s.op is None else operand.accumulate or operand.dtype

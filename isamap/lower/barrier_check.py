@@ -252,7 +252,7 @@ class _Walk:
         return replace(access, box=None) if access.other else replace(access, other=variable)
 
     def every(self, access: _Access, variable: str) -> _Access:
-        """Return an access of any iteration, as code after the loop sees it."""
+        """Return an access extended to all iterations of a loop, for code after the loop."""
         if access.box is None or not access.box.follows(variable):
             return access
         step, most = access.box.first.coefficient(variable), largest_value(self.loops[variable], self.loops)

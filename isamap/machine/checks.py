@@ -99,7 +99,7 @@ def _load(files: tuple[File, ...], word: str) -> Machine:
 
 
 def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
-    """Return the machine of these files that was cached as `data`, or None if the data is not such a machine."""
+    """Return the machine of these files that was cached as `data`, or None if the data is invalid."""
     from isamap.machine.model import Machine  # brings numpy
 
     try:

@@ -183,7 +183,7 @@ def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An instruction with the expression of its cost. A file that extends this one may change the clock."""
+    """An instruction with the expression of its cost. A file that extends the machine may change `clock_ghz`."""
 
     built: MachineInstruction
     cost: CostSpec | None

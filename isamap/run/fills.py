@@ -167,7 +167,7 @@ def _divisors(kernel: Kernel) -> dict[str, float]:
 
 
 def _terms_in_turn(site: Site) -> int:
-    """Return the number of terms that one iteration of ordered loops adds up, or 1 without such a sum."""
+    """Return the number of terms that one iteration of ordered loops adds up, or 1 without a sum."""
     if site.assign.op != "add" or not any(a.ordered for a in site.axes):
         return 1
     kept = symbols(site.assign.target) | {a.name for a in site.axes if a.ordered}

@@ -273,7 +273,7 @@ class RepeatedCall:
         needed_bytes: int,
         compiler: Compiler,
     ) -> None:
-        """Prepare calls of `function` with such arguments. Raises: CompilerRefused, MissingTool."""
+        """Prepare calls of `function` with arguments of this structure. Raises: CompilerRefused, MissingTool."""
         self.needed_bytes = needed_bytes
         again, members = _again(compiler), type(arguments)
         offsets = {

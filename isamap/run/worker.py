@@ -39,7 +39,7 @@ def make_arguments(fields: list[tuple[str, str, Any]], pointers: list[int]) -> c
 
 @lru_cache(maxsize=64)
 def _struct(c_types: tuple[str, ...]) -> type[ctypes.Structure]:
-    """Return a cached struct with such members, "" for pointers. Its creation dominates small calls."""
+    """Return a cached struct with members of these types, "" for pointers. Its creation dominates small calls."""
     layout = [(f"f{n}", _SCALARS[name] if name else ctypes.c_void_p) for n, name in enumerate(c_types)]
     return type("Arguments", (ctypes.Structure,), {"_fields_": layout})
 

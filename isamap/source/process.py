@@ -107,7 +107,7 @@ def has_ended(child: Process[Any]) -> bool:
 
 
 def end_process(child: Process[Any]) -> None:
-    """End a supervisor, which ends all others first. If it does not end, kill its whole group."""
+    """End a supervisor process, which ends its children first. If it does not end, kill its process group."""
     stop = time.monotonic() + _PATIENCE_SECONDS
     with suppress(ProcessLookupError):
         os.kill(child.pid, signal.SIGTERM)

@@ -94,7 +94,7 @@ class AtenCall:
         return self.cast(self.number(value), self.dtype, dtype)
 
     def numbers(self, values: Any, dtype: str = "i64") -> str:
-        """Return an array of numbers."""
+        """Return the name of a constant that holds these numbers in a given type."""
         return self.to.constant(np.asarray(values).astype(DTYPES[dtype].numpy()))
 
     def parameter(self, value: Any, dtype: str) -> str:

@@ -47,7 +47,7 @@ def in_stored_blocks(
 ) -> tuple[Kernel, dict[str, Storage]] | None:
     """Return a kernel of constant sizes with one constant stored in blocks, and the storage of its operands.
 
-    None if no sum reads one along such axes, or an access depends on one of the axes in another way.
+    None if no sum reads a constant along the axes of the blocks, or an access uses one of these axes otherwise.
     """
     given = statements(kernel)
     if any(s.sequence or s.assign.guard is not None for s in given):

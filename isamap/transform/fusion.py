@@ -41,7 +41,7 @@ def _has_several(loop: Loop) -> bool:
 
 
 def reorderings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with two adjacent independent statements exchanged, for each such pair."""
+    """Yield the kernel with two adjacent independent statements exchanged, for each pair."""
     given, of = statements(kernel), Conflicts.of(kernel)
     for n, (a, b) in enumerate(pairwise(given)):
         if a.ordered_loops != b.ordered_loops or not never_meet(a, b, of):

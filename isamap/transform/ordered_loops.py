@@ -61,7 +61,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with sums moved out of an ordered loop, for each loop that has such sums."""
+    """Yield the kernel with sums moved out of an ordered loop, for each loop with sums to move."""
     for loop in sequential_loops(statements(kernel)):
         for behind in (False, True):
             found = _hoist_sums(kernel, loop, behind=behind)

@@ -95,7 +95,7 @@ def is_accepted(before: Kernel, after: Kernel, *, batched: bool = False) -> bool
 
 
 def _sums_by_loop(kernel: Kernel, name: str) -> list[int]:
-    """Return, for each top-level statement that reduces into an operand, the number of such reductions."""
+    """Return the number of reductions into an operand, for each top-level statement with at least one."""
     counts = [sum(a.target.buffer == name and a.op is not None for a in assigns(s)) for s in kernel.body]
     return [n for n in counts if n]
 

@@ -291,7 +291,7 @@ def _axis_at(s: Statement, dimension: int) -> tuple[int, str] | None:
 def _part_writes(
     kernel: Kernel, given: tuple[Statement, ...], s: Statement, dimension: int
 ) -> tuple[Statement, ...]:
-    """Return the statements with the array's writes in the loops of `s` split, each as late as possible."""
+    """Return the statements with writes of the array in the loops of `s` split and moved to the latest place."""
     of, buffer = Conflicts.of(kernel), s.assign.target.buffer
     found: list[Statement] = []
     moved: list[Statement] = []

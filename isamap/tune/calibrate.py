@@ -364,7 +364,7 @@ def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, 
 def caches_here(
     machine: Machine, compiler: Compiler, budget_s: float, rng: np.random.Generator, watch: Watch
 ) -> tuple[CacheFigure, ...]:
-    """Return the sizes of the caches here: as the system reports them, and the usable part of the last one."""
+    """Return the sizes of this computer's caches, and the usable part of the last one."""
     system = system_caches()
     figures = list(reported_caches(machine, system))
     tried = probes(machine, system)

@@ -80,7 +80,7 @@ def open_values(space: Choices) -> Values:
 
 
 def constraints_of(space: Choices) -> Iterator[DecisionClause]:
-    """Yield the constraints on such decisions."""
+    """Yield the constraints on the decisions per operand."""
     for kind in KINDS:
         yield from kind.constraints(space)
 

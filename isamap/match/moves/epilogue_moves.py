@@ -238,7 +238,7 @@ def _stores_registers(search: MoveSearch) -> bool:
 
 
 def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:
-    """Return the axis along which an array is read, with its elements, or None if no two tiles read the same ones."""
+    """Return the axis along which tiles read an array, with the elements, or None if tiles read no elements again."""
     own = [a for a in tile.axes if f"~{a.name}" in find_counters(read, copy)]
     moving = {symbol for symbol in symbols(read) if symbol.startswith("@")}
     again = [a for a in tile.axes if a.name in acc.axes and a not in own and (a.extent.value or inf) > a.tile]

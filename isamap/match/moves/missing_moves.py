@@ -74,7 +74,7 @@ def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
 
 
 def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
-    """Return a constraint on parameters that an instruction violates if it writes such a register, or None."""
+    """Return a constraint on parameters that an instruction violates if it writes this shape of register, or None."""
     params = fit_shape(pattern.output, shape)
     whole = tuple(None for _ in shape)
     placed = axis_limits(pattern, params, pattern.target.index, shape, whole) if params is not None else None

@@ -258,7 +258,7 @@ class Clearing:
 
 
 def find_clearing(search: MoveSearch, memory: str, dtype: str) -> Clearing | None:
-    """Return the move that zeroes a scratchpad, or None if the machine has no such instruction."""
+    """Return the move that zeroes a scratchpad, or None if no instruction does this."""
     for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None or len(pattern.axes) != 1:

@@ -158,7 +158,7 @@ class Repertoire:
         return {}
 
     def producers_of(self, memory: str, dtype: DType, value: Expr) -> list[Pattern]:
-        """Return the producers of such a register whose outermost operation equals that of a value."""
+        """Return the producers of a register of this type whose outermost operation equals that of a value."""
         head = (type(value), getattr(value, "op", None), getattr(value, "mode", None), value.dtype)
         key = (memory, dtype.name, *head)
         if key not in self.of_heads:

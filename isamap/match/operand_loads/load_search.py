@@ -120,7 +120,7 @@ def find_operand_load(
 
 
 def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Pattern, ...]]:
-    """Yield instructions that write such a register, as a whole or in pieces."""
+    """Yield instructions that write a register of the requested kind, as a whole or in pieces."""
     key = (request.memory, request.dtype.name)
     every = search.known.producers.get(key, [])
     if request.used is None and index_of(request.expr) is None:  # else others than those of its head may do

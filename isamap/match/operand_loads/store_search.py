@@ -153,7 +153,7 @@ def least_copy_ns(search: MoveSearch, dtype: DType) -> float:
 
 
 def _least_register_ns(search: MoveSearch, operand: Operand) -> float:
-    """Return the least time per element of any instruction that writes such a register, whole or in pieces."""
+    """Return the least time per element of any instruction that writes the operand's register."""
     key = (operand.memory or "", operand.dtype.name)
     made = [*search.known.producers.get(key, []), *(p[0] for p in search.known.in_pieces.get(key, []))]
     return min((_least_ns(search, pattern) for pattern in made), default=0.0)

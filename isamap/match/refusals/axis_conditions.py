@@ -77,7 +77,7 @@ class _Homeless:
 
 
 def refuse_axes(case: Pair) -> Failure | None:
-    """Return the cause that an instruction axis has no statement axis, for the pairing with fewest such axes."""
+    """Return the cause that an instruction axis has no statement axis, for the pairing that lacks the fewest axes."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     missing = [
