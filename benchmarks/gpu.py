@@ -82,6 +82,12 @@ def list_cases(count: int) -> list[tuple[str, str, Any, dict[str, int]]]:
             name: (k if isinstance(k, Source) else shipped(k), sizes) for name, (k, sizes) in KERNELS.items()
         }
         texts |= {kind: (product(*types), {"M": 67, "N": 70, "K": 53}) for kind, types in TYPES.items()}
+        large = {"M": 512, "N": 512, "K": 512}
+        texts |= {
+            f"{kind} in rows": (product(*types, is_aligned=True), large)
+            for kind, types in TYPES.items()
+            if kind != "int8"
+        }
         return [
             (name.replace(" ", "-"), "compiled", text, dict(sizes)) for name, (text, sizes) in texts.items()
         ]

@@ -82,6 +82,7 @@ KERNELS: Mapping[str, tuple[str | Source, dict[str, int]]] = {
     "softmax": ("softmax_f32", ROWS),
     "norm": ("rms_norm_f32", ROWS),
     "GRU step": ("gru_bf16", {"T": 1, "N": 3, "C": 5, "H": 17}),
+    "LSTM step": ("lstm_bf16", {"T": 1, "N": 3, "C": 5, "H": 17}),
     "batched": (BATCHED, {"L": 2, "M": 17, "N": 18, "K": 19}),
     "reduction": (REDUCTION, {"M": 7, "N": 45}),
     "attention": (ATTENTION, {"L": 2, "M": 9, "N": 19, "D": 8}),
