@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product as points
+from math import prod
 
 from isamap.emit.c_expr import CScope
 from isamap.emit.c_names import CNames, compute_type, storage_type
@@ -185,6 +186,9 @@ class _LaneFunction(ModelWriter):
         self.all_lanes = str(self.lanes) if in_registers else self.lane_count
         self.private = private_memories(machine)
         self.is_dealt = False
+        # Devices divide numbers of 64 bits by calls of functions.
+        most = prod(p.high.value if p.high and p.high.value else 1 << 31 for p in item.instruction.params)
+        self.count_type = "int32_t" if most < 1 << 31 else "int64_t"
         self.model = model
         self.shown: dict[str, int] = {}
 
@@ -214,7 +218,7 @@ class _LaneFunction(ModelWriter):
             found.append(f"{self.space(o)}{const}{storage_type(o.dtype)} *{name}")
             found += [f"int64_t {self.names.of(f'{o.name}.s{axis}')}" for axis in m.stride_axes]
         for p in self.instruction.params:
-            c_type = compute_type(p.dtype) if p.dtype is not None else "int64_t"
+            c_type = compute_type(p.dtype) if p.dtype is not None else self.count_type
             found.append(f"{c_type} {self.names.of(p.name)}")
         return found
 
@@ -294,14 +298,18 @@ class _LaneFunction(ModelWriter):
         """Open a lane's loop where iterations are distributed cyclically among the lanes."""
         at = self.names.take("at")
         total = index_text(index_product([axis.extent for axis in axes]), self.names.of, self.used)
-        self.add(depth, f"for (int64_t {at} = {self.lane}; {at} < {total}; {at} += {self.all_lanes}) {{")
+        self.add(
+            depth, f"for ({self.count_type} {at} = {self.lane}; {at} < {total}; {at} += {self.all_lanes}) {{"
+        )
         names = [self.names.take(axis.name) for axis in axes]
         inner = Index.of(1)
         for axis, name in reversed(list(zip(axes, names, strict=True))):
             value = Index.of("at").floordiv(inner)
             value = value if axis is axes[0] else value.mod(axis.extent)
             inner = inner * axis.extent
-            self.add(depth + 1, f"const int64_t {name} = {index_text(value, self.names.of, self.used)};")
+            self.add(
+                depth + 1, f"const {self.count_type} {name} = {index_text(value, self.names.of, self.used)};"
+            )
         return depth + 1
 
     def owned(self, loop: Loop, lane: Index, depth: int) -> int:

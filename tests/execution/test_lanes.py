@@ -97,7 +97,7 @@ def test_the_model_finds_the_races_where_lanes_do_not_wait() -> None:
     [
         ("", "", "OK"),
         ("int64_t m0 = rest;", "int64_t m0 = 0 * rest;", "RACE"),
-        ("for (int64_t at = lane;", "for (int64_t at = 0;", "RACE"),
+        ("for (int32_t at = lane;", "for (int32_t at = 0;", "RACE"),
         ("const int64_t i = lane / 16;", "const int64_t i = lane / 32;", "RACE"),
         ("const int64_t j = lane % 16;", "const int64_t j = lane % 8;", "RACE"),
         ("stage_f32(block_lane, block_lanes, A", "if (0) stage_f32(block_lane, block_lanes, A", "RACE"),
