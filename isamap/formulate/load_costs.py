@@ -83,7 +83,7 @@ def input_of(
         lane_waits=(lane_wait(direct, search), lane_wait(staged, search), *NO_WAITS[2:]),
     )
     if not homes or (not first and not can_copy(operand, tile, search)):
-        return in_place if direct is not None else None
+        return in_place if direct is not None and _reads_ends_in_place(operand, tile, search) else None
     described = with_fields(in_place, staged_ns=load_ns(staged))
     if not prices_copies:
         least = (
@@ -103,6 +103,19 @@ def input_of(
         windows = windows_of(operand, tile, search)
         described = with_fields(described, windows=windows, energy=energy, lane_waits=waits)
     return with_mover(described, operand, tile, search)
+
+
+def _reads_ends_in_place(operand: OperandTile, tile: Tile, search: MoveSearch) -> bool:
+    """Return whether also the tiles in which axes end are read in place. Lowering would copy them by elements."""
+    ends = {
+        a.name: Index.of(a.extent.value % a.tile)
+        for a in tile.axes
+        if a.name in {*operand.parts, *operand.scattered} and a.extent.value and a.extent.value % a.tile
+    }
+    if not ends or ends.keys() & operand.scattered:
+        return not ends
+    filled = any(tile.axis(name).is_reduction for name in ends)
+    return bring(search, tile, operand, operand.request(ends, filled=filled)) is not None
 
 
 def _scratch_ns(

@@ -326,6 +326,14 @@ def test_a_copy_reads_its_source_once_and_pays_its_link_both_ways(tmp_path: Path
     assert price_of(made, EnergyModel()) == pytest.approx(found.energy.total_pj)
 
 
+def test_a_schedule_for_energy_is_lowered_where_only_whole_rows_can_be_moved(tmp_path: Path) -> None:
+    """One row of 8 along both axes of a transfer costs as little energy, but its end is no whole row."""
+    linked(tmp_path, Source("copy.ir", COPY), {})
+    choices = Choices(objective="energy", heuristic="greedy")
+    asked = make_request(Source("copy.ir", COPY), str(tmp_path / "edge-npu.yaml"), {}, choices)
+    assert compile_kernel(asked, "lower").program is not None
+
+
 def test_links_carry_what_fused_statements_read_and_write(tmp_path: Path) -> None:
     sizes = {"N": 1, "C": 32, "K": 32, "H": 10, "W": 10, "R": 3, "S": 3}
     made, found = linked(tmp_path, read_kernel(str(EXAMPLES.parent / "conv2d_s8_requant.ir")), sizes)
