@@ -97,7 +97,7 @@ def _blocks(given: Sequence[Statement], plan: HeuristicPlan) -> tuple[Blocks, ..
 
 
 def _cut_into_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
-    """Return the kernel in these blocks, or None if some are inside its ordered loops."""
+    """Return the kernel computed in blocks, or None if a loop over blocks would be inside an ordered loop."""
     own = ordered_axes(kernel)
     for one in blocks:
         found = share_blocks(kernel, one, own)

@@ -511,7 +511,7 @@ def positions(work: WorkProgress, variables: Sequence[str], names: CNames) -> Li
 
 
 def moved_on(work: WorkProgress, trips: Sequence[str], *, is_last: bool) -> str:
-    """Return the code that advances the counters after a piece of a part, the last one fastest."""
+    """Return the code that advances the counters after each piece of work. The last counter varies fastest."""
     carry = "" if is_last else f"{work.part}++;"
     for place, (counter, count) in enumerate(zip(work.counters, trips, strict=False)):
         if place == 0 and is_last:

@@ -263,7 +263,7 @@ def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> l
 
 
 def _agreeing(words: Sequence[BundleCommands], machine: Machine, most: int) -> list[Array]:
-    """Return, for each length and word, how many words equal those one length later."""
+    """Return, for each length n and word, how many consecutive words from it equal the words n places later."""
     names: dict[tuple[object, ...], int] = {}
     kinds = np.array([names.setdefault(_kind(word, machine), len(names)) for word in words], np.int64)
     found: list[Array] = []

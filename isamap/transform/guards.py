@@ -131,7 +131,7 @@ def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
 
 
 def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
-    """Return the axis to remove: one without which elements stay distinct, the shortest, then the innermost."""
+    """Return the axis to remove. Prefer axes that distinct subscripts do not need, then short, then inner ones."""
 
     def key(name: str) -> tuple[bool, float]:
         rest = {a: e for a, e in free.items() if a != name}

@@ -209,7 +209,7 @@ class Space:
         return [axis for axis in self.axes if axis.name in operand.axes]
 
     def names(self) -> tuple[str, ...]:
-        """Return every decision of this option."""
+        """Return the names of all decisions of this option."""
         return (
             *(unroll_of(self.statement, axis.name) for axis in self.option.axes),
             *(block_of(self.statement, axis.name) for axis in self.option.axes),

@@ -56,7 +56,7 @@ def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[
 def over_blocks(
     model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None
 ) -> LinearTerm:
-    """Return `factor` times a sum over register blocks, rounded down, or the sum itself, which is then whole."""
+    """Return `factor` times a sum over register blocks, rounded down. Without a factor, the sum is a whole number."""
     own = set(literals.blocks[0][1])
     names = sorted({name for node in nodes_of(cost.body) for name in decisions_in(node)} - own)
     open_ones = [(name, _told_apart(model, literals, cost.body, name)) for name in names]

@@ -2,7 +2,7 @@
 
     evaluate_all(cost, {"nest0.block.k": array([64, 128, 256])}, 3)  ->  array([…, …, …])
 
-The numbers are those of `number`, in double precision: whole ones are exact up to 2**53. A value that is
+The results equal those of `number`, in double precision: integers are exact up to 2**53. A value that is
 equal for all assignments is one number.
 """
 
