@@ -46,11 +46,12 @@ from isamap.graph.types import CODED, convert_stored, make_dense, size_bytes, st
 from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
+from isamap.plan.plugins import check_name
 from isamap.run.blame import Emissions
 from isamap.run.child import report_permission
 from isamap.run.in_process import large_room
 from isamap.run.runner import Packer, compile_packers_together, pack_in_process
-from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
+from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, Compiler, build, build_pool, find_compiler
 from isamap.run.worker import ThreadPool, ask_permission, load_library
 from isamap.source import Diagnostic, IsamapError, Source, UsageProblem, release, spill
 from isamap.source.cache import digest
@@ -591,16 +592,31 @@ def _wrong(said: str, *notes: str) -> UsageProblem:
 # The emitted files of a model as a shared library, from the cache where it was built before.
 
 
+def _compiler(machine: Machine | None) -> Compiler:
+    """Return the compiler that builds libraries for a machine, or plain C for None. Raises: MissingTool."""
+    if machine is None:
+        return find_compiler(MODEL_FLAGS, COMPILERS)
+    return find_compiler(machine.target.flags, machine.target.toolchains, None, machine.target.features)
+
+
+def check_tools(how: ModelOptions) -> None:
+    """Check that there is a machine, its plug-ins and a compiler. Raises: SpecProblem, UsageProblem, MissingTool."""
+    measured_machine(how)
+    check_name("heuristic", how.heuristic or "greedy")
+    check_name("cost model", how.cost_model)
+    machine, is_model = _machine(how, runs=True)
+    _compiler(_builder(machine, is_model=is_model))
+
+
 def build_model(emitted: EmittedModel, machine: Machine | None, watch: Watch = unwatched) -> Path:
     """Return the library, built for a machine or as plain C for None. Raises: MissingTool, CompilerRefused."""
-    flags = machine.target.flags if machine else MODEL_FLAGS
-    features = machine.target.features if machine else ()
-    found = find_compiler(flags, machine.target.toolchains if machine else COMPILERS, None, features)
+    found = _compiler(machine)
     apart = (
         f"{emitted.name}.weights" if emitted.is_apart else ""
     )  # another file of them makes no other library
     files = {name: content for name, content in emitted.files.items() if name != apart}
     emissions = Emissions(machine) if machine else None
+    flags = machine.target.flags if machine else MODEL_FLAGS
     return build(found, flags, files, emitted.sources, emissions, watch=watch)
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from isamap.graph.model_library import check_tools
 from isamap.graph.terms import NotTaken
 from isamap.source.progress import LOG
 from isamap.torch.fx_nodes import open_graph
@@ -23,13 +24,14 @@ Seen = Callable[[str, TorchProgram], None]
 def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Any:
     """Compile a model's graph: the backend of `torch.compile(model, backend="isamap")`.
 
-    Raises: UsageProblem for an option that is not there.
+    Raises: UsageProblem for an option that is not there, and as `check_tools`.
     """
     return compiler(Options.of(options))(module, inputs)
 
 
 def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Callable[..., Any]:
-    """Return a backend that reports its programs."""
+    """Return a backend that reports its programs. Raises: SpecProblem, UsageProblem, MissingTool."""
+    check_tools(options.how())
     common: Any = import_module("torch._dynamo.backends.common")
 
     def compile_whole(module: Any, inputs: Sequence[Any]) -> Any:

@@ -114,6 +114,25 @@ def test_an_option_that_is_not_there_is_refused() -> None:
         torch.compile(mlp(), backend=backend.backend, options={"machin": "host"})(torch.randn(3, 8))
 
 
+@pytest.mark.parametrize(
+    ("options", "variables", "message"),
+    [
+        ({"machine": "nowhere.yaml"}, {}, "nowhere.yaml cannot be read"),
+        ({"machine": "generic-c", "heuristic": "none"}, {}, "`none`"),
+        ({"machine": "generic-c"}, {"ISAMAP_CC": "nowhere"}, "names the compiler `nowhere`"),
+    ],
+    ids=["machine", "heuristic", "compiler"],
+)
+def test_torch_performs_no_graph_in_place_of_an_error(
+    options: dict[str, Any], variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them left all nodes to torch without a word."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Exception, match=message):
+        torch.compile(mlp(), backend=backend.backend, options=options)(torch.randn(3, 8))
+
+
 @pytest.mark.parametrize(("pack", "dtype"), [(False, torch.bfloat16), (True, torch.float32)])
 def test_a_zero_that_equals_its_bound_keeps_its_sign(pack: bool, dtype: Any) -> None:
     functional = torch.nn.functional
