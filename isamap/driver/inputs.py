@@ -40,6 +40,9 @@ def named_kernel(word: str) -> Source:
     """Return the text of a kernel: a shipped name, or the path of an .ir file. Raises: UsageProblem."""
     if word in list_kernels():
         return read_file(kernel_path(word), f"{word}.ir")
+    if word.endswith((".onnx", ".json")):
+        said = f"{word} is a model, and this command is about one kernel"
+        raise UsageProblem.of("unknown-kernel", said, help="`isamap import` writes its kernels as files")
     if word.endswith(".ir") or "/" in word:
         return read_file(Path(word), word)
     raise UsageProblem.of(

@@ -31,11 +31,6 @@ def _atom_text(atom: FloorDiv | Mod | MinMax | Element) -> str:
     return str(atom)
 
 
-def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
-    """Return the sort key of a term: most factors first, then by text."""
-    return -len(monomial), tuple([_atom_key(atom) for atom in monomial])
-
-
 @dataclass(frozen=True, slots=True)
 class Index:
     """A polynomial: sorted pairs (monomial, coefficient) without zero coefficients. () is the constant monomial."""
@@ -276,7 +271,7 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Index:
         _rejoin_division(sums, divided)
     kept = [(m, c) for m, c in sums.items() if c]
     if len(kept) > 1:
-        kept.sort(key=lambda term: _monomial_key(term[0]))
+        kept.sort(key=lambda term: (-len(term[0]), [_atom_key(atom) for atom in term[0]]))
     return Index(tuple(kept))
 
 

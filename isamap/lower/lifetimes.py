@@ -122,16 +122,11 @@ def _life(body: _Body, name: str, carried: bool, own: bool) -> Life:
     if len(using) > 1 or carried:
         return using[0].start, using[-1].end
     (child,) = using
-    if child.is_loop and not _starts_anew(child, name):
+    if child.is_loop and not child.uses[name].writes:
         return child.start, child.end
     if not child.children or (child.is_parallel and not own):
         return child.start, child.end
     return _life(child, name, carried, own)
-
-
-def _starts_anew(loop: _Body, name: str) -> bool:
-    """Return whether each iteration writes the buffer before reading it."""
-    return loop.uses[name].writes
 
 
 @dataclass(slots=True)

@@ -13,18 +13,11 @@ from isamap.machine import allowed
 from isamap.machine.fields import read_text
 from isamap.machine.tree import Findings, Node
 
+# A processor model, possibly followed by switches: `rv64,v=true,vlen=64*Q`, where Q is a constant of the machine.
 _CPU = re.compile(
     r"[a-zA-Z0-9][a-zA-Z0-9_.+-]*(,[a-z0-9][a-z0-9_.-]*=([a-z0-9]+|[0-9]{1,4}\*[A-Z][A-Za-z0-9_]*))*"
 )
 _MULTIPLE = re.compile(r"([0-9]+)\*([A-Z][A-Za-z0-9_]*)")
-
-
-def is_cpu(text: str) -> bool:
-    """Return whether a text names a processor model, possibly followed by switches as in `max,sve256=on`.
-
-    A switch may be a multiple of a constant of the machine: `rv64,v=true,vlen=64*Q`.
-    """
-    return _CPU.fullmatch(text) is not None
 
 
 def cpu_at(cpu: str | None, values: Mapping[str, int]) -> str | None:
@@ -44,7 +37,7 @@ def read_emulator(node: Node | None, findings: Findings) -> str | None:
 def read_cpu(node: Node | None, findings: Findings) -> str | None:
     """Return the processor model that a target names, or None, with a finding, if it is invalid."""
     text = read_text(node, "`cpu`", findings)
-    if text is None or is_cpu(text.text):
+    if text is None or _CPU.fullmatch(text.text):
         return text.text if text is not None else None
     findings.report(
         "unknown-cpu", f"`{text.text}` is not a model of a processor", text.span,

@@ -90,11 +90,6 @@ def utilisation_text(facts: MappingFacts) -> str:
     return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
 
 
-def cost_text(facts: MappingFacts) -> str:
-    """Return the estimated time with three digits, or "" while sizes are open."""
-    return OPEN if facts.cost_ns is None else time_text(facts.cost_ns)
-
-
 def time_text(ns: float) -> str:
     """Return a time in a readable unit."""
     unit, size = next(((u, s) for u, s in _UNITS if ns >= s), _UNITS[-1])
@@ -273,7 +268,7 @@ def _row(facts: MappingFacts) -> tuple[str, ...]:
         f"{mapping.kind}, composed" if mapping.composed else mapping.kind,
         utilisation_text(facts),
         movement_text(facts),
-        cost_text(facts),
+        OPEN if facts.cost_ns is None else time_text(facts.cost_ns),
         facts.proof.status,
     )
 

@@ -142,16 +142,11 @@ class _Walk:
             case Index():
                 return value.evaluate(self.env)
             case Const(number) if dtype is not None:
-                return bits_of(number, dtype)
+                return int.from_bytes(np.asarray(number).astype(dtype.numpy()).tobytes(), "little")
             case _:
                 raise _report_unsupported(
                     f"`{item.name}` is given a number that only a call of the kernel knows", "constants"
                 )
-
-
-def bits_of(number: float, dtype: DType) -> int:
-    """Return a typed number as the bits in a word."""
-    return int.from_bytes(np.asarray(number).astype(dtype.numpy()).tobytes(), "little")
 
 
 def _report_unsupported(what: str, instead: str) -> UsageProblem:
