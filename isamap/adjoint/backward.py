@@ -274,11 +274,10 @@ class Backward:
             found = [c for s in reversed(members) for c in self.contributions(s)]
             axis = members[0].sequence[0]
             # What no step reads is added up behind the loop, over all steps at once: large products.
-            required_arrays = {r.buffer for _, c in found for r in reads(c.value)}
-            later = [(n, c) for n, c in found if self.adjoints_of(n).name not in required_arrays]
-            later = [
-                (n, c) for n, c in later if not any(has_elements(a.extent) for a in c.axes)
-            ]  # a loop that data bounds is in one
+            arrays_read = {r.buffer for _, c in found for r in reads(c.value)}
+            later = [(n, c) for n, c in found if self.adjoints_of(n).name not in arrays_read]
+            # A loop that data bounds stays inside.
+            later = [(n, c) for n, c in later if not any(has_elements(a.extent) for a in c.axes)]
             for name, c in found:
                 if (name, c) not in later:
                     self.add(name, c, (axis,), (BACKWARD + loop,))
@@ -382,32 +381,25 @@ class Backward:
         """Return the output of an input's adjoints, in that input's own type."""
         adjoint, dtype = self.adjoints[name], self.dtype(name)
         if adjoint.role == "in":
-            required_arrays = Operand(self.names.fresh(f"{adjoint.name}_old"), "out", dtype, adjoint.shape)
-            self.hand_out(adjoint, required_arrays)
-        elif adjoint.dtype == dtype:
-            required_arrays = replace(adjoint, role="out")
-        else:
-            required_arrays = self.narrowed(adjoint, dtype)
-        return required_arrays
+            output = Operand(self.names.fresh(f"{adjoint.name}_old"), "out", dtype, adjoint.shape)
+            self.hand_out(adjoint, output)
+            return output
+        return replace(adjoint, role="out") if adjoint.dtype == dtype else self.narrowed(adjoint, dtype)
 
     def narrowed(self, adjoint: Operand, dtype: DType) -> Operand:
         """Return the output for a sum in a wider type. It is rounded once, after the last sum."""
         sums = [s for s in self.made if s.assign.target.buffer == adjoint.name]
         if len(sums) == 1 and sums[0].assign.op is not None:
             return replace(adjoint, role="out", dtype=dtype, accumulate=adjoint.dtype)
-        required_arrays = Operand(
-            self.names.fresh(f"{adjoint.name}_sum"), "temp", adjoint.dtype, adjoint.shape
-        )
+        wide_sum = Operand(self.names.fresh(f"{adjoint.name}_sum"), "temp", adjoint.dtype, adjoint.shape)
         self.made[:] = (
-            map_accesses(s, lambda r: _rename_read(r, adjoint.name, required_arrays.name)) for s in self.made
+            map_accesses(s, lambda r: _rename_read(r, adjoint.name, wide_sum.name)) for s in self.made
         )
         if adjoint.name in self.zeroed:
-            self.zeroed[required_arrays.name] = replace(
-                self.zeroed.pop(adjoint.name), name=required_arrays.name
-            )
-        self.more.append(required_arrays)
+            self.zeroed[wide_sum.name] = replace(self.zeroed.pop(adjoint.name), name=wide_sum.name)
+        self.more.append(wide_sum)
         out = replace(adjoint, role="out", dtype=dtype)
-        self.hand_out(required_arrays, out)
+        self.hand_out(wide_sum, out)
         return out
 
     def hand_out(self, adjoint: Operand, output: Operand) -> None:

@@ -5,7 +5,7 @@
 The candidates are nested axes of the last statement along which a temporary of the kernel shrinks. Blocks
 are long enough that the shrunk temporaries, and the arrays that several statements pass through, fit into
 half of a cache. The other half is for streamed data. Inside ordered loops of the kernel only strip-mining
-is chosen (`isamap.driver.block_choice`), because the model does not price their cache reuse.
+is chosen (`in_strips`), because the model does not price their cache reuse.
 """
 
 from __future__ import annotations

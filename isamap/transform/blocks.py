@@ -474,7 +474,9 @@ def _leading(index: Index, s: Statement) -> str | None:
 def _objection(kernel: Kernel, members: Members) -> str | None:
     """Return why statements may not share their blocks, or None."""
     of = Conflicts.of(kernel)
-    return next((why for check in (_in_step, _find_remaining, _movable) for why in check(members, of)), None)
+    return next(
+        (why for check in (_in_step, _find_remaining, _find_immovable) for why in check(members, of)), None
+    )
 
 
 def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
@@ -504,8 +506,8 @@ def _is_read(name: str, s: Statement) -> bool:
     return any(r.buffer == name for r in accesses(s)[1:])
 
 
-def _movable(members: Members, of: Conflicts) -> Iterator[str]:
-    """Yield statements between members that cannot run before all blocks."""
+def _find_immovable(members: Members, of: Conflicts) -> Iterator[str]:
+    """Yield why statements between members cannot run before all blocks."""
     for n in members.moved:
         for m in members.rows:
             if m < n and not never_meet(members.given[m], members.given[n], of):

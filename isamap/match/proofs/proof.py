@@ -126,7 +126,7 @@ def _prove(pattern: Pattern, mapping: Mapping, statement: Statement, kernel: Ker
         _written_apart(case)
         _padding_is_neutral(case)
         if kernel is not None and kernel.strict:
-            _order_is_kept(case)
+            _check_order(case)
     except _OpenQuestion as question:
         return Proof("unproved", str(question))
     return Proof("proved")
@@ -251,7 +251,7 @@ def _all_once(case: _Case) -> None:
             raise _OpenQuestion(f"the order of {group.name} was not shown to reach every point")
 
 
-def _order_is_kept(case: _Case) -> None:
+def _check_order(case: _Case) -> None:
     """Check that a strict float sum adds term by term, along its one axis, and omits no term."""
     is_sum = case.statement.assign.op is not None and case.statement.accumulator.is_float
     summed = {a.name for a in case.statement.reduction_axes} if is_sum else set[str]()

@@ -63,8 +63,8 @@ def all_pictures(report: Report) -> tuple[Picture, ...]:
 
 # Amounts as bars beside each other: parts of the time of a statement, bytes per level of memory.
 #
-# the fma units         ██████████████████████████████████████████████████████  3.15 µs  91 % loads into
-# registers  ███████████████████                                     1.12 µs  32 %  hidden
+# the fma units         ██████████████████████████████████████████████████████  3.15 µs  91 %
+# loads into registers  ███████████████████                                     1.12 µs  32 %  hidden
 
 
 AMOUNTS, BAR_ROW, BARS_TOP, LETTER = 190, 26, 52, 6.4
