@@ -129,7 +129,7 @@ def test_operands_that_are_timed_fit_into_a_cache_and_hold_what_is_declared(name
     for asked in ask(machine, list(machine.instructions.values())):
         for timing in asked.timings[:1]:
             sizes = dict(highest(timing.form))
-            made = time_operands(machine, timing, 0, rng).data
+            made = [d for d in time_operands(machine, timing, 0, rng).data if isinstance(d, bytes)]
             assert sum(map(len, made)) <= 1 << 20, asked.entry.name
             for o, data in zip(timing.form.passed, made, strict=False):
                 if o.domain is not None:

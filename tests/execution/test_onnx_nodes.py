@@ -44,7 +44,7 @@ def test_as_many_tests_of_an_operator_are_right_as_the_page_says(operator: str) 
 
 
 def test_the_page_counts_what_its_table_does() -> None:
-    right, total = (int(n) for n in re.findall(r"([0-9]+) of ([0-9]+) are right", PAGE)[0])
+    total, right = (int(n) for n in re.findall(r"Of ([0-9]+) tests, ([0-9]+) are right", PAGE)[0])
     rows = re.findall(r"^\| [A-Za-z0-9, ]+? \| ([0-9]+) \| ([0-9]+) \|", PAGE, re.MULTILINE)
     assert right == sum(int(good) for good, _ in rows)
     assert total == sum(int(of) for _, of in rows)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
+from isamap.driver.inputs import named_kernel
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
@@ -16,6 +17,7 @@ from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
 from isamap.lower.walk import issued_names
 from isamap.machine import load_machine
+from isamap.report.lowered import print_program
 from isamap.run.runner import run_program
 from isamap.run.toolchain import compile_library
 from isamap.source import NoMapping, Source
@@ -293,3 +295,13 @@ TPU_LIKE = str(Path(__file__).parents[2] / "docs" / "examples" / "energy" / "tpu
 def test_an_axis_that_no_loop_uses_is_one_column(text: str, sizes: dict[str, int], machine: str) -> None:
     """A column is loaded at any distance of its elements: the rows of a register need not be whole."""
     instructions_of_right_program(text, machine, sizes)
+
+
+def test_a_last_row_is_stored_as_whole_tiles_are() -> None:
+    """33 rows in tiles of 16: the row that is left went through a buffer, one element at a time."""
+    request = Request(
+        named_kernel("gemm_s8s8"), "opencl-simt", {"M": 33, "N": 20, "K": 9}, model=True, heuristic="greedy"
+    )
+    program = compile_kernel(request).program
+    assert program is not None
+    assert "buffer c_" not in print_program(program)

@@ -131,7 +131,7 @@ def test_a_solver_that_fails_knows_nothing() -> None:
         ({"a": 0, "b": 4}, ()),
         ({"a": 0, "b": 2}, ("a and b overlap while both live",)),
         ({"a": 5, "b": 0}, ("a is at 5 to 9, outside of 8 bytes",)),
-        ({"a": -1, "b": 4}, ("a lies at -1 to 3, outside of 8 bytes",)),
+        ({"a": -1, "b": 4}, ("a is at -1 to 3, outside of 8 bytes",)),
         ({"a": 4, "b": 1}, ("b is at 1, not a multiple of 2", "a and b overlap while both live")),
         ({"a": 0}, ("b has no place",)),
     ],

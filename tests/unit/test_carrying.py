@@ -125,7 +125,7 @@ def test_a_schedule_says_what_is_carried_and_does_as_it_says() -> None:
     assert outside is not None
     assert isinstance(outside.body[0], For)
     assert outside.body[0].variable == "n", "without the line the ordered loop stands outside"
-    with pytest.raises(SyntaxProblem, match="stands around unrolled loops only"):
+    with pytest.raises(SyntaxProblem, match="may be around unrolled loops only"):
         parse_schedule(
             Source("s", shown.replace("  for m by", "  carry n; for m by").replace("    carry n;\n", ""))
         )

@@ -131,9 +131,9 @@ instruction bring(scalar R: 0..16, scalar C: 0..16) {
   for i in R, j in C { y[i, j] = x[i, j]; }
 }""")  # fmt: skip
     assert function(made) == [
-        "  for (int64_t at = lane; at < C*R; at += lanes) {",
-        "    const int64_t j = at % C;",
-        "    const int64_t i = at / C;",
+        "  for (int32_t at = lane; at < C*R; at += lanes) {",
+        "    const int32_t j = at % C;",
+        "    const int32_t i = at / C;",
         "    STORE(1, y[i*y_s0 + j], LOAD(0, x[i*x_s0 + j]));",
         "  }",
     ]

@@ -181,7 +181,7 @@ def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
     if params is None or placement_of(pattern.output, params) != request.placement:
         return None
     valid = tuple(ONE if n in request.idle else part for n, part in enumerate(request.valid))
-    placed = axis_limits(pattern, params, pattern.target.index, request.shape, valid)
+    placed = axis_limits(pattern, params, pattern.target.index, request.shape, valid, request.idle)
     if placed is None:
         return None
     limits, masks = placed

@@ -106,30 +106,32 @@ def coordinate_names(count: int) -> tuple[str, ...]:
 
 
 def axis_limits(
-    pattern: Pattern, params: Params, subscripts: tuple[Index, ...], shape: tuple[int, ...], valid: Valid
+    pattern: Pattern,
+    params: Params,
+    subscripts: tuple[Index, ...],
+    shape: tuple[int, ...],
+    valid: Valid,
+    idle: tuple[int, ...] = (),
 ) -> tuple[dict[str, int], dict[str, Index]] | None:
     """Return the extents of the instruction's axes, and the values of the parameters that mask it.
 
     Return None if it would not write all valid elements, or if a parameter chosen at compile time would need
-    a run-time value. A masked axis has the extent of its coordinate, or 1 if
-    that is how much of it is valid.
+    a run-time value. A masked axis has the extent of its coordinate, and extent 1 along `idle` coordinates.
     """
     known, masked = extents_of(pattern, params, ("scalar", "choose"))
     limits: dict[str, int] = dict(known)
     masks: dict[str, Index] = {}
-    for subscript, size, part in zip(subscripts, shape, valid, strict=True):
+    for n, (subscript, size, part) in enumerate(zip(subscripts, shape, valid, strict=True)):
         axes = [a for a in (n.name for n in pattern.axes) if a in subscript.symbols]
         held = [a for a in axes if a in masked]
         if held:
             if len(axes) > 1:
                 return None
-            limits[held[0]] = size
+            limits[held[0]] = 1 if n in idle else size
             param, many = masked[held[0]], part if part is not None else Index.of(size)
             if many.value is None and pattern.instruction.param(param).kind == "choose":
                 return None
             masks[param] = many
-            if many.value == 1:  # one element has no distance to the next
-                limits[held[0]] = 1
         elif any(a not in known for a in axes):
             return None
         digits = digits_of(subscript, {a: limits[a] for a in axes})
