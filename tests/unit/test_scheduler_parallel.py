@@ -165,5 +165,7 @@ def test_threads_divide_the_outer_axis_of_a_result_where_inner_ones_cost_the_sam
     assert divided is not None
     with_lines, without = (price(divided, asked, AnalyticModel())[0] for asked in (problem, free))
     written_bytes = 14 * 14 * 384 * 4 / 2  # by one of two parts; half of it is fetched
+    assert with_lines is not None
+    assert without is not None
     assert with_lines - without == pytest.approx(0.04 * written_bytes / 2)
     assert price(made.schedule, free, AnalyticModel()) == price(made.schedule, problem, AnalyticModel())
