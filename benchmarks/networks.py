@@ -53,7 +53,7 @@ def _exported(model: Any, inputs: Sequence[Any], path: Path) -> Path:
 
 
 def _with_named_types(path: Path) -> Path:
-    """Return a file in bf16 with the type of its casts: torch 2.13 writes complex128 for a number beside bf16."""
+    """Return a file in bf16 with the type of its casts: torch 2.13 writes complex128 for a number with bf16."""
     onnx: Any = import_module("onnx")
     model = onnx.load(path)
     for node in model.graph.node:

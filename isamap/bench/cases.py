@@ -87,7 +87,7 @@ class Types:
 
     @property
     def requantises(self) -> bool:
-        """Whether integer sums are stored as bytes: scaled, rounded half to even, saturated."""
+        """Return whether integer sums are stored as bytes: scaled, rounded half to even, saturated."""
         return not self.is_float and self.c != self.sum
 
     def element_bytes(self, operand: str) -> int:

@@ -89,12 +89,12 @@ class Ratio:
 
     @property
     def is_slower(self) -> bool:
-        """Whether the whole interval says that ours is slower."""
+        """Return whether the whole interval says that ours is slower."""
         return self.high < 1
 
     @property
     def is_wide(self) -> bool:
-        """Whether the interval is too wide to detect differences of some per cent."""
+        """Return whether the interval is too wide to detect differences of some per cent."""
         return max(self.high / self.value, self.value / self.low) > 1 + WIDE
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import shlex
+import signal
 import sys
 import tempfile
 import traceback
@@ -17,6 +18,8 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Any
 
 from isamap.cli import INTERRUPTED
@@ -98,8 +101,8 @@ def run(words: Sequence[str]) -> int:
     command = command_of(words)
     as_json, quiet, verbose = (bool({*words} & {*one.flags}) for one in list_options(CommandOptions).values())
     try:
-        with log_progress(quiet=quiet, verbose=verbose), _watched(command):
-            answer = _answer(command, words)
+        with log_progress(quiet=quiet, verbose=verbose), _watched(command), _interrupts() as interrupts:
+            answer = _answer(command, words, interrupts)
         if quiet and not as_json:
             errors = tuple(found for found in answer.findings if found.json["severity"] == "error")
             answer = replace(answer, findings=errors)
@@ -122,14 +125,33 @@ def _describe_kept(command: str) -> str:
     return kept + rows
 
 
-def _answer(command: str, words: Sequence[str]) -> Answer:
+@contextmanager
+def _interrupts() -> Generator[list[int]]:
+    """Record interrupts: an import of compiled code may raise another exception instead of KeyboardInterrupt."""
+    found: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        found.append(number)
+        signal.default_int_handler(number, frame)
+
+    if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) != signal.default_int_handler:
+        yield found
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield found
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _answer(command: str, words: Sequence[str], interrupts: Sequence[int]) -> Answer:
     """Return the answer of a command, with its failures and a warning for each result that was not stored."""
     with _collect_warnings() as unkept:
-        answer = _invoke_command(command, words)
+        answer = _invoke_command(command, words, interrupts)
     return replace(answer, findings=(*answer.findings, *unkept.values())) if unkept else answer
 
 
-def _invoke_command(command: str, words: Sequence[str]) -> Answer:
+def _invoke_command(command: str, words: Sequence[str], interrupts: Sequence[int]) -> Answer:
     try:
         if words and words[0] in ("--install-completion", "--show-completion"):
             from isamap.cli.completion import completion_command
@@ -149,10 +171,14 @@ def _invoke_command(command: str, words: Sequence[str]) -> Answer:
     except OSError as error:
         return _answer_os_error(words, error)
     except ImportError as error:
+        if interrupts:
+            raise KeyboardInterrupt from error
         if UNMAPPED not in str(error):
             return _internal(words, error)
         return _answer_error(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
-    except Exception as error:  # noqa: BLE001 - whatever it is, people see one line and developers a bundle
+    except Exception as error:
+        if interrupts:
+            raise KeyboardInterrupt from error
         return _internal(words, error)
 
 
@@ -212,7 +238,6 @@ def _answer_error(error: IsamapError) -> Answer:
 
 
 def _internal(words: Sequence[str], error: Exception) -> Answer:
-
     bundle = save_bundle(words, error)
     said = f"{type(error).__name__}: {error}".splitlines()[0][:200]
     found = Diagnostic(

@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def is_settled(self) -> bool:
-        """Whether another run would find the same."""
+        """Return whether another run would find the same."""
         return self.verdict in ("verified", "no-mapping", "no-schedule")
 
     @staticmethod

@@ -70,7 +70,7 @@ class ComparedCall:
 
     @property
     def is_faster(self) -> bool:
-        """Whether it is faster at all sizes, because our code has schedules for parts of them."""
+        """Return whether it is faster at all sizes, because our code has schedules for parts of them."""
         return not any(choice.is_ours for _, choice in self.choices)
 
     @property

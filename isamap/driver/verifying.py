@@ -489,7 +489,7 @@ class TimedRun:
 
     @property
     def is_busy(self) -> bool:
-        """Whether times vary so much that other work must have disturbed them."""
+        """Return whether times vary so much that other work must have disturbed them."""
         return self.middle > BUSY * self.best
 
 

@@ -98,7 +98,7 @@ class CommandIssuer(Issuer):
 
     @property
     def has_versions(self) -> bool:
-        """Whether there are versions for dense strides. Computing strides is cheap compared with a command."""
+        """Return whether there are versions for dense strides. Computing strides is cheap compared with a command."""
         return False
 
     def begin(self) -> None:

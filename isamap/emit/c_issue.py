@@ -90,7 +90,7 @@ class Issuer:
 
     @property
     def has_versions(self) -> bool:
-        """Whether the body is worth a version for dense tensors."""
+        """Return whether the body is worth a version for dense tensors."""
         return not self.model
 
     def value_type(self, value: Value) -> str | None:

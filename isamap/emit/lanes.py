@@ -258,7 +258,7 @@ class LaneIssuer(Issuer):
 
     @property
     def has_versions(self) -> bool:
-        """Whether there are versions for dense strides: kernels have none."""
+        """Return whether there are versions for dense strides: kernels have none."""
         return False
 
     def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> CText:

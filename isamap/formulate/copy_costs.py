@@ -40,7 +40,7 @@ from isamap.match import (
     tiles_along,
     transfer_ns,
 )
-from isamap.match.operand_loads.standing import is_lane
+from isamap.match.patterns.address import is_lane
 from isamap.match.tiles.operand_tiles import accumulator_store, bring
 from isamap.plan.problem import TileOperand, with_fields
 from isamap.source import add_up

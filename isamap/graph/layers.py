@@ -162,7 +162,7 @@ class ComparedLayer:
 
     @property
     def is_judged(self) -> bool:
-        """Whether a reference has computed some elements with a finite error bound."""
+        """Return whether a reference has computed some elements with a finite error bound."""
         return not self.checked.startswith((NOTHING, "0 of "))
 
 

@@ -602,7 +602,8 @@ def _compiler(machine: Machine | None) -> Compiler:
 def check_tools(how: ModelOptions) -> None:
     """Check that there is a machine, its plug-ins and a compiler. Raises: SpecProblem, UsageProblem, MissingTool."""
     measured_machine(how)
-    check_name("heuristic", how.heuristic or "greedy")
+    if how.heuristic:
+        check_name("heuristic", how.heuristic)
     check_name("cost model", how.cost_model)
     machine, is_model = _machine(how, runs=True)
     _compiler(_builder(machine, is_model=is_model))
@@ -610,14 +611,13 @@ def check_tools(how: ModelOptions) -> None:
 
 def build_model(emitted: EmittedModel, machine: Machine | None, watch: Watch = unwatched) -> Path:
     """Return the library, built for a machine or as plain C for None. Raises: MissingTool, CompilerRefused."""
-    found = _compiler(machine)
     apart = (
         f"{emitted.name}.weights" if emitted.is_apart else ""
     )  # another file of them makes no other library
     files = {name: content for name, content in emitted.files.items() if name != apart}
     emissions = Emissions(machine) if machine else None
     flags = machine.target.flags if machine else MODEL_FLAGS
-    return build(found, flags, files, emitted.sources, emissions, watch=watch)
+    return build(_compiler(machine), flags, files, emitted.sources, emissions, watch=watch)
 
 
 # Where a call of a model works: its pointers and its workspace, kept from one call to the next.

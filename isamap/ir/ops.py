@@ -58,7 +58,6 @@ class Op:
     spelling: str | None = None
     precedence: int = 100
     commutative: bool = False
-    associative: bool = False
     identity: float | Literal["lowest", "highest", "all_ones"] | None = None
     ulp: float = 0.0
     modes: tuple[str, ...] = ()
@@ -226,14 +225,14 @@ ROUNDING = ("even", "away", "zero", "up", "down")
 # fmt: off
 _ROWS = (
     Op("add", 2, "number", operator.add,
-       spelling="+", precedence=60, commutative=True, associative=True, identity=0,
+       spelling="+", precedence=60, commutative=True, identity=0,
        derivative=("w", "w"), interval=lambda low, high: (sum(low), sum(high)),
        onnx=("Add",), aten=("add",)),
     Op("sub", 2, "number", operator.sub, spelling="-", precedence=60,
        derivative=("w", "-w"), interval=lambda low, high: (low[0] - high[1], high[0] - low[1]),
        onnx=("Sub",), aten=("sub",)),
     Op("mul", 2, "number", operator.mul,
-       spelling="*", precedence=70, commutative=True, associative=True, identity=1,
+       spelling="*", precedence=70, commutative=True, identity=1,
        derivative=("w * b", "w * a"), interval=_product_bounds, onnx=("Mul",), aten=("mul",)),
     Op("div", 2, "number", _divide, spelling="/", precedence=70, is_slow=True,
        derivative=("w / b", "-(w / b * y)"), onnx=("Div",), aten=("div",)),
@@ -241,13 +240,13 @@ _ROWS = (
     Op("neg", 1, "number", operator.neg, spelling="-", precedence=80, is_exact=True, saturates=True,
        derivative=("-w",), interval=lambda low, high: (-high[0], -low[0]), onnx=("Neg",), aten=("neg",)),
     Op("and", 2, "logical", np.bitwise_and, is_arithmetic=False,
-       spelling="&", precedence=45, commutative=True, associative=True, identity="all_ones",
+       spelling="&", precedence=45, commutative=True, identity="all_ones",
        interval=_and_bounds, onnx=("And",), aten=("bitwise_and",)),
     Op("xor", 2, "logical", np.bitwise_xor, is_arithmetic=False,
-       spelling="^", precedence=43, commutative=True, associative=True, identity=0,
+       spelling="^", precedence=43, commutative=True, identity=0,
        onnx=("Xor",), aten=("bitwise_xor",)),
     Op("or", 2, "logical", np.bitwise_or, is_arithmetic=False,
-       spelling="|", precedence=41, commutative=True, associative=True, identity=0,
+       spelling="|", precedence=41, commutative=True, identity=0,
        onnx=("Or",), aten=("bitwise_or",)),
     Op("not", 1, "logical", operator.invert, spelling="~", precedence=80, is_arithmetic=False,
        onnx=("Not",), aten=("bitwise_not",)),
@@ -268,12 +267,12 @@ _ROWS = (
        spelling="!=", precedence=47, commutative=True, aten=("ne",)),
     # Of two equal values each gets half, and nothing where the other is a number of the text.
     Op("min", 2, "number", np.minimum, is_exact=True, saturates=True,
-       commutative=True, associative=True, identity="highest",
+       commutative=True, identity="highest",
        derivative=("select(a < b, w, select(a == b, 0.5*w, 0))",
                    "select(b < a, w, select(b == a, 0.5*w, 0))"),
        interval=lambda low, high: (min(low), min(high)), onnx=("Min",), aten=("minimum",)),
     Op("max", 2, "number", np.maximum, is_exact=True, saturates=True,
-       commutative=True, associative=True, identity="lowest",
+       commutative=True, identity="lowest",
        derivative=("select(a > b, w, select(a == b, 0.5*w, 0))",
                    "select(b > a, w, select(b == a, 0.5*w, 0))"),
        interval=lambda low, high: (max(low), max(high)), onnx=("Max",), aten=("maximum",)),

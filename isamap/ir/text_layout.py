@@ -43,7 +43,7 @@ class _Word:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the word is a name or a number, which `*` joins without spaces."""
+        """Return whether the word is a name or a number, which `*` joins without spaces."""
         return self.kind in ("name", "number") and self.text not in KEYWORDS
 
     @property

@@ -59,9 +59,9 @@ from isamap.match.operand_loads.load_request import (
     registers_of,
 )
 from isamap.match.operand_loads.load_search import find_operand_load
-from isamap.match.operand_loads.standing import hide_position, is_lane
+from isamap.match.operand_loads.standing import hide_position
 from isamap.match.operand_loads.store_search import find_operand_store, least_copy_ns
-from isamap.match.patterns.address import Location
+from isamap.match.patterns.address import Location, is_lane
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import coordinate_names
 from isamap.match.patterns.unify import places, read_twice

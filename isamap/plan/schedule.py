@@ -162,7 +162,7 @@ class Schedule:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the bound proves that no other schedule costs less by the model."""
+        """Return whether the bound proves that no other schedule costs less by the model."""
         return self.gap is not None and self.gap < PROVEN
 
 

@@ -98,7 +98,7 @@ class BoundedAnswer:
 
     @property
     def is_optimal(self) -> bool:
-        """Whether the interval is proven to be the least."""
+        """Return whether the interval is proven to be the least."""
         return self.interval_bound == self.pipeline.interval
 
 

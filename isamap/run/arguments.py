@@ -94,7 +94,7 @@ class PassedTensor:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether bytes between the first and the last one belong to no element."""
+        """Return whether bytes between the first and the last one belong to no element."""
         return self.span_bytes > self.array.nbytes
 
     def view(self, buffer: Any, offset: int) -> NDArray[Any]:

@@ -193,7 +193,7 @@ class ParameterDifference:
 
     @property
     def is_far(self) -> bool:
-        """Whether the description is misleading."""
+        """Return whether the description is misleading."""
         tiny = self.unit == "ns" and abs(self.stated - self.measured) < LEAST_NS
         return self.factor >= FAR and not tiny
 

@@ -66,7 +66,7 @@ class TwoMemoryProduct:
 
     @property
     def in_columns(self) -> bool:
-        """Whether all rows are read before their next pieces."""
+        """Return whether all rows are read before their next pieces."""
         return self.together == self.k
 
 

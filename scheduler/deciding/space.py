@@ -304,6 +304,11 @@ def issues_along(axis: TileAxis) -> int:
     return -(-axis.extent // axis.tile)
 
 
+def issues_of(option: NestOption) -> int:
+    """Return the number of issues that compute the whole statement."""
+    return prod(map(issues_along, option.axes))
+
+
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
     """Return the number of live tiles: all tiles of an accumulator, of another operand those that are reused."""
     follows = [axis in operand.axes for axis in order]

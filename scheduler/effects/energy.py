@@ -16,7 +16,7 @@ from math import prod
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
 from isamap.plan.problem import Energies, NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.protocols import CostModel
-from isamap.scheduler.deciding.space import Space, issues_along
+from isamap.scheduler.deciding.space import Space, issues_along, issues_of
 from isamap.scheduler.deciding.tiling import Tiling, tile
 from isamap.scheduler.deciding.window_buffers import reaches_of
 from isamap.scheduler.effects.analytic import ROUNDED, AnalyticModel
@@ -54,7 +54,7 @@ class EnergyModel:
         parts = [_operand_pj(tiling, o, energies, problem) for o in option.operands if o.layout.tensor_bytes]
         if energies.leakage_pj_per_ns:
             parts.append(times(energies.leakage_pj_per_ns, TIME.expression(problem, nest, option)))
-        return total([Const(_issues(option) * option.issue_pj), *parts])
+        return total([Const(issues_of(option) * option.issue_pj), *parts])
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
         """Return a lower bound of `expression`: issues with their register accesses, and one store of each result."""
@@ -71,7 +71,7 @@ class EnergyModel:
             for o in option.operands
             if o.is_accumulator
         )
-        return (_issues(option) * option.issue_pj + accessed + written) * ROUNDED
+        return (issues_of(option) * option.issue_pj + accessed + written) * ROUNDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,6 @@ class WithinModel:
 
 Each = tuple[float, float]
 """The energy of a byte or a tile: of a read, and of a write."""
-
-
-def _issues(option: NestOption) -> int:
-    return prod(issues_along(axis) for axis in option.axes)
 
 
 def _is_file(operand: TileOperand, problem: Problem) -> bool:

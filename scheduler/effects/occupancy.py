@@ -11,8 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from isamap.plan.cost import Cost, largest, times, total
-from isamap.plan.problem import NestOption
-from isamap.scheduler.deciding.space import issues_along
+from isamap.scheduler.deciding.space import issues_of
 from isamap.scheduler.effects.accumulators import moves_of_sums
 from isamap.scheduler.effects.effect import Context
 
@@ -36,8 +35,4 @@ def idle_cores(context: Context) -> Cost:
     whole = next(o for o in context.nest.options if (o.mapping, o.choose) == (part.mapping, part.choose))
     places = problem.teams(part) * problem.residents_of(part)
     rounds = -(-prod(count for _, count in part.parts) // places)
-    return times(1 - _issues(whole) / (_issues(part) * places * rounds), context.computing)
-
-
-def _issues(option: NestOption) -> int:
-    return prod(issues_along(axis) for axis in option.axes)
+    return times(1 - issues_of(whole) / (issues_of(part) * places * rounds), context.computing)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import ceil, inf, prod
+from math import inf
 
 from isamap.plan.cost import Cost, evaluate
 from isamap.plan.decisions import mapping_of
-from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.deciding.partitioning import part_cost, part_options
 from isamap.scheduler.deciding.per_operand import open_values
-from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space, issues_of
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.nest_building import build_nest
 from isamap.scheduler.search.lower_bounds import floors_of
@@ -76,7 +76,7 @@ def open_options(
     found: list[OpenOption] = []
     ways = (
         (n, way)
-        for n, o in sorted(enumerate(nest.options), key=lambda numbered: _issues(numbered[1]))
+        for n, o in sorted(enumerate(nest.options), key=lambda numbered: issues_of(numbered[1]))
         for way in part_options(problem, nest.statement, o, fixed)
     )
     for number, option in ways:
@@ -122,11 +122,6 @@ def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, tuple[float
     (option,) = nest.options
     space = Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
     return _bound_option(problem, space, model, space.register_blocks())
-
-
-def _issues(option: NestOption) -> int:
-    """Return the number of instructions that compute the whole statement."""
-    return prod(ceil(axis.extent / axis.tile) for axis in option.axes)
 
 
 def heeds(space: Space) -> bool:

@@ -316,6 +316,23 @@ def ask(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict
     return code, answer
 
 
+@pytest.mark.parametrize("error", [ImportError("umath failed to import"), SystemError("no exception set")])
+def test_an_interrupt_that_an_import_turns_into_another_exception_is_one(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_command: str, _words: list[str]) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise error from None
+
+    monkeypatch.setattr("isamap.cli.commands.invoke", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    assert main(["match", "gemm_f32"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) == handler
+
+
 @pytest.mark.parametrize("delay_s", [0.15, 0.3, 0.45, 0.6, 0.9])
 def test_an_interrupt_while_modules_are_imported_shows_no_traceback(delay_s: float) -> None:
     """Send it when Python itself has started: what `site` does is not isamap's."""

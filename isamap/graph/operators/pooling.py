@@ -46,7 +46,7 @@ class Windows:
 
     @property
     def is_inside(self) -> bool:
-        """Whether all taps of all windows lie in the image."""
+        """Return whether all taps of all windows lie in the image."""
         return not any(self.before) and not any(behind for _, behind in self.border)
 
 

@@ -19,9 +19,9 @@ from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import map_reads
 from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove
-from isamap.match.operand_loads.standing import hide_position, is_lane, lying
+from isamap.match.operand_loads.standing import hide_position, lying
 from isamap.match.operand_loads.store_search import find_operand_store, widths
-from isamap.match.patterns.address import lay_over, wraps
+from isamap.match.patterns.address import is_lane, lay_over, wraps
 from isamap.match.patterns.reach import coordinate_names
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis

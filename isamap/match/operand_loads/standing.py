@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from isamap.ir import Cast, DType, Expr, Index, Read
 from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.index import Atom, Monomial
+from isamap.match.patterns.address import is_lane
 from isamap.source.records import replace
 
 LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of them but their names
@@ -64,11 +65,6 @@ def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
             names.setdefault(symbol, Index.of(f"#{len(names)}"))
         found.append((_subscript(index, is_lane, positions), stride.substitute(names)))
     return tuple(types), expr.fill, tuple(found)
-
-
-def is_lane(symbol: str) -> bool:
-    """Return whether a symbol is a coordinate of a register."""
-    return symbol.startswith("%")
 
 
 def _subscript(index: Index, is_moving: Callable[[str], bool], known: dict[Index, Index]) -> Index:

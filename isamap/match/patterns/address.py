@@ -256,10 +256,10 @@ def _inside(atom: Atom) -> Iterator[FloorDiv | Mod]:
 @lru_cache(maxsize=1 << 14)
 def _residues(value: Index, divisor: int | None, shape: tuple[int, ...]) -> int:
     """Return how many distinct remainders the lanes have for any start of the dividend, or 1 if it is constant."""
-    if divisor is None or not any(_is_lane(s) for s in value.symbols) or all(map(_is_lane, value.symbols)):
+    if divisor is None or not any(is_lane(s) for s in value.symbols) or all(map(is_lane, value.symbols)):
         return 1
-    moved = Index(tuple(t for t in value.terms if any(map(_is_lane, Index((t,)).symbols))))
-    if not all(map(_is_lane, moved.symbols)):
+    moved = Index(tuple(t for t in value.terms if any(map(is_lane, Index((t,)).symbols))))
+    if not all(map(is_lane, moved.symbols)):
         return 1  # how far a step goes is not known
     names = [f"%{i}" for i in range(len(shape))]
     if not moved.symbols <= set(names):
@@ -268,5 +268,6 @@ def _residues(value: Index, divisor: int | None, shape: tuple[int, ...]) -> int:
     return len({moved.evaluate(dict(zip(names, place, strict=True))) % divisor for place in places})
 
 
-def _is_lane(symbol: str) -> bool:
+def is_lane(symbol: str) -> bool:
+    """Return whether a symbol is a coordinate of a register."""
     return symbol.startswith("%")

@@ -24,7 +24,6 @@ from isamap.match.refusals.kernel_edits import (
     fitting_casts,
     replace_by,
     replace_operator,
-    replace_statement,
     retype,
     text_of,
 )
@@ -87,9 +86,7 @@ def _assigns_only(case: Pair, mine: Assign, theirs: Assign) -> Failure:
     if not case.statement.reduction_axes and _performs(case, replace(theirs, op=None, value=plain)):
         target, value = text_of(theirs.target), as_factor(theirs.value)
         text = f"{target} = {_spell_combination(theirs.op, target, value)};"
-        return Failure(
-            "assigns-only", message, theirs.span, mine.span, f"`{text}`", replace_statement(theirs, text)
-        )
+        return Failure("assigns-only", message, theirs.span, mine.span, f"`{text}`", replace_by(theirs, text))
     edit = "another instruction, that accumulates: this one may compute an operand of it"
     return Failure("assigns-only", message, theirs.span, mine.span, edit)
 
@@ -110,7 +107,7 @@ def _accumulates_only(case: Pair, mine: Assign, theirs: Assign) -> Failure:
             return Failure("accumulates-only", message, theirs.span, mine.span, OTHER)
         text = f"{target} {_SYMBOL[mine.op]} {text_of(rest)};"
         return Failure(
-            "accumulates-only", message, theirs.span, mine.span, f"`{text}`", replace_statement(theirs, text)
+            "accumulates-only", message, theirs.span, mine.span, f"`{text}`", replace_by(theirs, text)
         )
     if not _performs(case, replace(theirs, op=mine.op)):
         return Failure("accumulates-only", message, theirs.span, mine.span, OTHER)
@@ -122,7 +119,7 @@ def _accumulates_only(case: Pair, mine: Assign, theirs: Assign) -> Failure:
         theirs.span,
         mine.span,
         f"initialise apart: `{text}`",
-        replace_statement(theirs, text),
+        replace_by(theirs, text),
     )
 
 

@@ -203,9 +203,9 @@ def wrap(expr: Expr, before: str, after: str) -> Edits:
     return (Edit(start, before), Edit(end, after))
 
 
-def replace_by(expr: Expr, text: str) -> Edits:
-    """Return the edits that replace an expression by a text."""
-    return (Edit(expr.span, text),) if expr.span is not None else ()
+def replace_by(replaced: Expr | Assign, text: str) -> Edits:
+    """Return the edits that replace an expression or a statement by a text."""
+    return (Edit(replaced.span, text),) if replaced.span is not None else ()
 
 
 def replace_operator(assign: Assign, operator: str) -> Edits:
@@ -219,11 +219,6 @@ def replace_operator(assign: Assign, operator: str) -> Edits:
         return ()
     start = between.start + found.start()
     return (Edit(Span(target.source, start, between.start + found.end()), operator),)
-
-
-def replace_statement(assign: Assign, text: str) -> Edits:
-    """Return the edit that replaces one statement by others."""
-    return (Edit(assign.span, text),) if assign.span is not None else ()
 
 
 def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
