@@ -17,8 +17,7 @@ from isamap.plan.schedule import PROVEN, Schedule
 from isamap.scheduler.conflicts.conflicts import explain_conflict
 from isamap.scheduler.deciding.fixing import resolve
 from isamap.scheduler.nests.pricing import price
-from isamap.source import Diagnostic, UsageProblem, add_up
-from isamap.source.records import replace
+from isamap.source import Diagnostic, UsageProblem, add_up, replace
 
 
 def schedule(

@@ -24,8 +24,7 @@ from isamap.scheduler.search.greedy import SAME, all_moves, descend, first_candi
 from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.search.splitting import raised_floors
 from isamap.scheduler.statement_model import OpenOptionModel
-from isamap.source import Diagnostic
-from isamap.source.records import dataclass, replace
+from isamap.source import Diagnostic, dataclass, replace
 
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
 DETERMINISTIC_SHARE = 0.2

@@ -15,8 +15,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.deciding.fixing import all_names, names_of, resolve, unknown
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import UsageProblem
-from isamap.source.records import replace
+from isamap.source import UsageProblem, replace
 
 Solve = Callable[[Problem, Mapping[str, int]], Schedule]
 

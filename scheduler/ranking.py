@@ -30,8 +30,7 @@ from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_
 from isamap.scheduler.search.fusing import FusedGroup, solve_groups
 from isamap.scheduler.search.greedy import first_candidate
 from isamap.scheduler.search.points import neighbours
-from isamap.source import add_up
-from isamap.source.records import dataclass, field, replace
+from isamap.source import add_up, dataclass, field, replace
 
 # Up to so many decided options a statement's schedules are all looked at.
 ENUMERATED = 4000

@@ -38,8 +38,7 @@ from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.facts import inside_conditions
 from isamap.ir.index import elements_of, has_elements
 from isamap.ir.walk import indices, map_reads, reads, walk
-from isamap.source import Span
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Span, dataclass, field, replace
 from isamap.transform.rewrite import map_accesses, with_statements
 from isamap.transform.statements import Statement
 

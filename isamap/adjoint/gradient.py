@@ -10,8 +10,7 @@ from isamap.adjoint.partials import depends
 from isamap.adjoint.single_assignment import Built, single_assignment
 from isamap.adjoint.value_storage import no_derivative
 from isamap.ir import Assign, Index, Kernel, Operand, Read
-from isamap.source import UsageProblem, did_you_mean
-from isamap.source.records import dataclass, replace
+from isamap.source import UsageProblem, dataclass, did_you_mean, replace
 from isamap.transform.rewrite import accesses, with_statements
 from isamap.transform.statements import Statement
 

@@ -27,8 +27,7 @@ from isamap.ir import OPS, Call, Cast, Const, Expr, Read, Scalar
 from isamap.ir.dtypes import BOOL, F64
 from isamap.ir.walk import walk
 from isamap.source import Source as Text
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, replace
+from isamap.source import UsageProblem, dataclass, replace
 from isamap.syntax import parse_expression
 
 Source = Read | Scalar

@@ -9,8 +9,7 @@ from isamap.adjoint.names import AdjointNames
 from isamap.ir import Assign, Axis, Call, Const, Expr, Index, IndexValue, Kernel, Operand, Read
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.walk import map_reads, reads
-from isamap.source import Span, UsageProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Span, UsageProblem, dataclass, field, replace
 from isamap.transform.rewrite import accesses, line_of
 from isamap.transform.shared_elements import Conflicts, may_be_one
 from isamap.transform.statements import Statement

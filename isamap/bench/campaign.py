@@ -38,9 +38,8 @@ from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.machine.processor import cpu_facts, system_caches, this_cpu
 from isamap.run.arguments import make_call
 from isamap.run.toolchain import find_compiler
-from isamap.source import IsamapError
+from isamap.source import IsamapError, asdict, dataclass, replace
 from isamap.source.progress import Watch, unwatched
-from isamap.source.records import asdict, dataclass, replace
 from isamap.tune.profile import Profile
 from isamap.version import __version__
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from isamap.ir import DTYPES
-from isamap.source import UsageProblem, is_digits
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, dataclass, is_digits
 
 A = TypeVar("A")
 SUITES = ("training", "inference_server", "inference_device")

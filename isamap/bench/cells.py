@@ -21,8 +21,7 @@ from isamap.driver.inputs import named_kernel
 from isamap.driver.oracle import expect
 from isamap.ir import DTYPES, Kernel, bind, iterations_apart, round_to
 from isamap.run.fills import make_arrays
-from isamap.source import Source
-from isamap.source.records import dataclass, replace
+from isamap.source import Source, dataclass, replace
 from isamap.suites import Recurrent, read_suite
 from isamap.syntax import parse_kernel
 

@@ -19,8 +19,7 @@ from isamap.bench.kind import DataMovement
 from isamap.bench.paired_timing import TimedContender
 from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array, Shared, random_values
-from isamap.source import Source
-from isamap.source.records import dataclass
+from isamap.source import Source, dataclass
 from isamap.suites import Conv, read_suite
 
 FORMS_OF_DTYPE: dict[str, tuple[Types, ...]] = {"f32": (F32,), "bf16": (BF16,), "int8": (U8S8,)}

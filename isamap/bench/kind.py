@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar
 from isamap.bench.cases import SuiteCase, Types
 from isamap.bench.paired_timing import TimedContender
 from isamap.bench.ring import Array, Shared
-from isamap.source import Source
-from isamap.source.records import dataclass
+from isamap.source import Source, dataclass
 from isamap.tune.profile import Profile
 
 C = TypeVar("C", bound=SuiteCase)

@@ -28,8 +28,7 @@ from isamap.bench.product_cases import GemmCase, product_source, product_values
 from isamap.bench.product_cases import shapes as product_shapes
 from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array
-from isamap.source import Source
-from isamap.source.records import dataclass, replace
+from isamap.source import Source, dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

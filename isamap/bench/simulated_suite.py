@@ -29,9 +29,8 @@ from isamap.match import pattern_of
 from isamap.report.columns import align, percent_text
 from isamap.run.toolchain import find_compiler
 from isamap.simulate.events import simulate
-from isamap.source import IsamapError, add_up
+from isamap.source import IsamapError, add_up, asdict, dataclass, field, fields, replace
 from isamap.source.progress import Watch, unwatched
-from isamap.source.records import asdict, dataclass, field, fields, replace
 
 # --- simulated ------------------------------------------------------------------------------------------
 

@@ -19,8 +19,7 @@ from isamap.bench.kind import DataMovement
 from isamap.bench.paired_timing import TimedContender
 from isamap.bench.ring import Array, Shared, random_values
 from isamap.driver.inputs import named_kernel
-from isamap.source import Source
-from isamap.source.records import dataclass
+from isamap.source import Source, dataclass
 from isamap.suites import Sparse, read_suite
 
 FORMS_OF_DTYPE: dict[str, tuple[Types, ...]] = {"f32": (F32,)}

@@ -23,9 +23,8 @@ from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import complain
 from isamap.driver.options import WORDS, option
 from isamap.machine.templates import KINDS, asked_of, begin, read_figure
-from isamap.source import Source, UsageProblem, cannot_write, did_you_mean, read_limited
+from isamap.source import Source, UsageProblem, cannot_write, dataclass, did_you_mean, read_limited
 from isamap.source.numbers import BYTES_PER_UNIT
-from isamap.source.records import dataclass
 from isamap.syntax import parse_kernel
 
 T = TypeVar("T")

@@ -29,9 +29,8 @@ from isamap.driver.options import (
     seconds_in,
 )
 from isamap.driver.request import Choices
-from isamap.source import UsageProblem, replace_file
+from isamap.source import UsageProblem, dataclass, replace, replace_file
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.bench import Campaign

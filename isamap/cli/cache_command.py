@@ -5,9 +5,8 @@ from __future__ import annotations
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument
 from isamap.report.columns import align
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, dataclass
 from isamap.source.cache import CacheKind, cache_root, clear, kinds, list_damaged
-from isamap.source.records import dataclass
 from isamap.tune.implementation_choices import ChoiceDatabase
 from isamap.tune.winners import Winners
 

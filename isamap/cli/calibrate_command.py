@@ -12,9 +12,8 @@ from isamap.driver.inputs import machine_of
 from isamap.driver.options import NAMES, option, seconds_in
 from isamap.report.columns import align, bytes_text
 from isamap.report.mappings import time_text
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, dataclass
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.machine import Machine

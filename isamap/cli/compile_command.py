@@ -27,9 +27,8 @@ from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import WORDS, flags_of, given_flags, one_of, option
 from isamap.driver.request import Choices, Request, make_request
 from isamap.driver.stages import PASS_NAMES, STAGES
-from isamap.source import UsageProblem, cannot_write, open_regular
+from isamap.source import UsageProblem, cannot_write, dataclass, field, open_regular, replace
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

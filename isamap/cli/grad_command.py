@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.early_words import read_sizes
 from isamap.cli.option_parser import KERNEL, SIZES, CommandOptions, one_word
-from isamap.source import UsageProblem
+from isamap.source import UsageProblem, dataclass
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.driver.keeping import KeptPrice

@@ -10,9 +10,8 @@ from isamap.cli.import_command import CONSTANTS, SIZES, import_file
 from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, WORKSPACE, read_graph
 from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.driver.request import Choices
-from isamap.source import UsageProblem
+from isamap.source import UsageProblem, dataclass, field
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:
     from isamap.graph.partition import Method

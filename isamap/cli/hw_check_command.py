@@ -14,10 +14,9 @@ from isamap.cli.early_words import read_emulator
 from isamap.cli.option_parser import EMULATOR, MACHINE_ARGUMENT, CommandOptions, flag
 from isamap.driver.inputs import machine_of
 from isamap.run.child import Emulator
-from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
+from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem, dataclass, replace
 from isamap.source.cache import cache_root
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass, replace
 
 
 def stamps_folder() -> Path | None:

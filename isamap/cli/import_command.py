@@ -11,9 +11,8 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.driver.options import WORDS, Option
 from isamap.driver.request import is_range
-from isamap.source import UsageProblem
+from isamap.source import UsageProblem, dataclass
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.graph.elementwise_fusion import Fuse

@@ -8,9 +8,8 @@ from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.option_parser import CommandOptions, argument, one_word
 from isamap.driver.inputs import read_file
 from isamap.driver.options import BYTES, option, seconds_in
-from isamap.source import Diagnostic, Infeasible
+from isamap.source import Diagnostic, Infeasible, dataclass
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

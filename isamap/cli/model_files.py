@@ -12,9 +12,8 @@ from isamap.cli.import_command import CONSTANTS, import_file
 from isamap.cli.option_parser import CommandOptions, one_word, refuse
 from isamap.driver.options import WORD, Option, count, flags_of, given_flags, one_of, option, read_count
 from isamap.driver.request import BEST_FORM, Choices
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, dataclass
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.graph.device_assignment import DeviceAssignment

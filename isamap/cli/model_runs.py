@@ -26,9 +26,8 @@ from isamap.driver.options import WORDS, count, flags_of, option
 from isamap.driver.request import Choices
 from isamap.report.columns import align, shorten
 from isamap.report.mappings import time_text
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, dataclass, replace
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.graph.graph import Array

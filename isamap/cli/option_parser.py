@@ -23,8 +23,7 @@ from isamap.driver.options import (
     one_of,
     option,
 )
-from isamap.source import UsageProblem, did_you_mean
-from isamap.source.records import dataclass, fields
+from isamap.source import UsageProblem, dataclass, did_you_mean, fields
 
 if TYPE_CHECKING:
     from isamap.libraries.description import Library

@@ -19,9 +19,8 @@ from isamap.driver.options import option, plugin, read_choice
 from isamap.driver.request import Choices, make_request, refuse_cold
 from isamap.plan.plugins import known_names
 from isamap.report.columns import align
-from isamap.source import Source, UsageProblem
+from isamap.source import Source, UsageProblem, dataclass, field, replace
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass, field, replace
 from isamap.suites import SUITES, suite_path
 
 if TYPE_CHECKING:

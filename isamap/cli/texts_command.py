@@ -10,8 +10,7 @@ from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.option_parser import CommandOptions, argument, flag
 from isamap.driver.inputs import STDIN, read_file, read_kernel
 from isamap.driver.options import WORDS
-from isamap.source import Diagnostic, UsageProblem, did_you_mean, read_codes
-from isamap.source.records import dataclass
+from isamap.source import Diagnostic, UsageProblem, dataclass, did_you_mean, read_codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

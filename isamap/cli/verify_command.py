@@ -35,10 +35,9 @@ from isamap.hw_specs import shipped_machines
 from isamap.kernels import list_kernels
 from isamap.machine import load_machine, machine_digest
 from isamap.report.columns import align, percent_text
-from isamap.source import Source, UsageProblem
+from isamap.source import Source, UsageProblem, dataclass, field, replace
 from isamap.source.cache import digest
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass, field, replace
 from isamap.version import __version__
 
 if TYPE_CHECKING:

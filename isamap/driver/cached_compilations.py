@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isamap.driver.request import Request, request_key
-from isamap.source import Diagnostic, OnlyWarned
+from isamap.source import Diagnostic, OnlyWarned, asdict, dataclass, field
 from isamap.source.cache import Cache
-from isamap.source.records import asdict, dataclass, field
 
 if TYPE_CHECKING:
     from isamap.emit.c import EmittedC

@@ -28,10 +28,9 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule, forget_cost
 from isamap.plan.text import DIGITS, parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price
-from isamap.source import IsamapError, OnlyWarned, Source, add_up
+from isamap.source import IsamapError, OnlyWarned, Source, add_up, replace
 from isamap.source.cache import Cache, digest, program_state
 from isamap.source.codec import read_value, write
-from isamap.source.records import replace
 from isamap.version import __version__
 
 PROBLEMS, SCHEDULES = "problems", "schedules"

@@ -16,8 +16,7 @@ from isamap.driver.cached_compilations import (
     remember_emitted,
 )
 from isamap.driver.request import Request, ortools_version, sha256
-from isamap.source import Source
-from isamap.source.records import dataclass, replace
+from isamap.source import Source, dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation, Seen

@@ -21,8 +21,7 @@ from isamap.emit.dispatch import (
 )
 from isamap.emit.lanes import emit_code
 from isamap.machine import at_one_length, load_machine
-from isamap.source import UsageProblem
-from isamap.source.records import replace
+from isamap.source import UsageProblem, replace
 
 
 def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> CachedOutcome:

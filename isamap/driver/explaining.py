@@ -48,8 +48,7 @@ from isamap.report.explained import Explained, Runner, explain_schedule
 from isamap.report.lowered import print_state
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import price, read_nest
-from isamap.source import Diagnostic, cannot_write, replace_file
-from isamap.source.records import dataclass, replace
+from isamap.source import Diagnostic, cannot_write, dataclass, replace, replace_file
 from isamap.transform import (
     Statement,
     is_rewritable,

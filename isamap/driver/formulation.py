@@ -36,8 +36,7 @@ from isamap.plan.text import parse_schedule
 from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
-from isamap.source import Infeasible, NoMapping, UsageProblem, add_up, assert_rules
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Infeasible, NoMapping, UsageProblem, add_up, assert_rules, dataclass, field, replace
 from isamap.transform import Rewrite, accesses, dense_form, edges_apart, make_guards_explicit, statements
 
 # --- row room -------------------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ from isamap.driver.options import given_word
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import machine_digest
 from isamap.machine.processor import this_cpu
-from isamap.source import Source, UsageProblem, did_you_mean, read_limited
-from isamap.source.records import replace
+from isamap.source import Source, UsageProblem, did_you_mean, read_limited, replace
 from isamap.tune.store import newest_profile, read_profile, shipped_profile
 
 if TYPE_CHECKING:

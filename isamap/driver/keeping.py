@@ -14,8 +14,7 @@ from isamap.driver.inputs import find_profile
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.ir import Kernel, print_routine
-from isamap.source import Source
-from isamap.source.records import dataclass, replace
+from isamap.source import Source, dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

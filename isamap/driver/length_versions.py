@@ -37,8 +37,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule, forget_cost
 from isamap.plan.text import box_of, check_versions, parse_schedule, print_versions, split_versions
 from isamap.scheduler.nests.pricing import price
-from isamap.source import Source, UsageProblem
-from isamap.source.records import replace
+from isamap.source import Source, UsageProblem, replace
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 

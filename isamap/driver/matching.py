@@ -29,8 +29,7 @@ from isamap.match import (
 )
 from isamap.report.kernel_forms import KernelVariant
 from isamap.report.mapping_facts import Matched
-from isamap.source import Source
-from isamap.source.records import dataclass, replace
+from isamap.source import Source, dataclass, replace
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, factorisations, rewrites, winograd_forms
 

@@ -41,10 +41,9 @@ from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.scheduler.effects.energy import DEAR, WithinModel
 from isamap.scheduler.nests.pricing import price, start_only_from
-from isamap.source import Diagnostic, UsageProblem, add_up
+from isamap.source import Diagnostic, UsageProblem, add_up, dataclass, field, replace
 from isamap.source.process import full_collection_put_off
 from isamap.source.progress import Limited
-from isamap.source.records import dataclass, field, replace
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite
 

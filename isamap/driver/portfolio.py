@@ -31,9 +31,8 @@ from isamap.machine.processor import this_cpu
 from isamap.run.child import RunProblem
 from isamap.run.fills import fills_of, make_arrays, make_scalars
 from isamap.run.toolchain import CompilerRefused, compile_library
-from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
+from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem, dataclass, replace
 from isamap.source.cache import digest
-from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
 from isamap.tune.implementation_choices import OURS, ChoiceDatabase, ImplementationChoice
 from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, MeasuredSchedule

@@ -27,8 +27,7 @@ from isamap.plan.plugins import load_cost_model
 from isamap.plan.schedule import PROVEN, NestSchedule, Schedule, cost_unit
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price, start_from
-from isamap.source import IsamapError, Source, add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import IsamapError, Source, add_up, dataclass, replace
 from isamap.suites import usual_sizes
 from isamap.syntax import parse_kernel
 from isamap.transform import statements

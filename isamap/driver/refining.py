@@ -18,9 +18,8 @@ from isamap.plan.protocols import Evaluator, Trial
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.report.compilation import Ordered, Pipelined
 from isamap.run.child import RunProblem
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, replace
 from isamap.source.cache import program_state
-from isamap.source.records import replace
 from isamap.version import __version__
 
 if TYPE_CHECKING:

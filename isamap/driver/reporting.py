@@ -30,9 +30,8 @@ from isamap.report.page.timeline import timeline_of, trace_json
 from isamap.report.page.traffic import access_rows, levels_by_model, levels_by_program, with_links
 from isamap.report.roofline import Roofline, roofline_sentence
 from isamap.simulate.recording import Recorded, record
-from isamap.source import Source, UsageProblem
+from isamap.source import Source, UsageProblem, dataclass, replace
 from isamap.source.process import full_collection_put_off
-from isamap.source.records import dataclass, replace
 from isamap.stream.assemble import assemble
 from isamap.stream.listing import list_program
 from isamap.syntax import parse_kernel

@@ -28,8 +28,7 @@ from isamap.run.runner import (
     run_program,
 )
 from isamap.run.toolchain import Compiled, compile_library
-from isamap.source import MissingTool, UsageProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import MissingTool, UsageProblem, dataclass, field, replace
 
 RanOn = Literal["native", "emulator", "model", "stream"]
 

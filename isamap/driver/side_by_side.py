@@ -21,9 +21,8 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.chain import File, files_to_send, with_files
-from isamap.source import MissingTool, UsageProblem
+from isamap.source import MissingTool, UsageProblem, dataclass
 from isamap.source.process import end_with, interrupts_put_off
-from isamap.source.records import dataclass
 from isamap.version import __version__
 
 AHEAD = 2

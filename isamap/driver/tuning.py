@@ -28,9 +28,8 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.run.child import RunProblem
 from isamap.scheduler.search.points import Point, SearchSpace
-from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProblem
+from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProblem, dataclass, replace
 from isamap.source.cache import digest, program_state
-from isamap.source.records import dataclass, replace
 from isamap.tune.measured import MeasuredEvaluator, check_here
 from isamap.tune.searching import finalists, search
 from isamap.tune.tournament import ROUNDS, Tournament, TournamentWinner, play_there, schedule_digest, standing

@@ -41,8 +41,7 @@ from isamap.ir import (
 from isamap.run.child import RunProblem
 from isamap.run.fills import fills_of, make_arrays, make_scalars, taken_bytes, with_gaps
 from isamap.run.runner import RunResult, packed_arrays, run_program
-from isamap.source import Diagnostic, UsageProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Diagnostic, UsageProblem, dataclass, field, replace
 from isamap.syntax import parse_kernel
 
 # --- randomised -----------------------------------------------------------------------------------------

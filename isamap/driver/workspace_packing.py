@@ -11,8 +11,7 @@ from isamap.lower.program import LoweredProgram
 from isamap.lower.touched import check_touched
 from isamap.machine import Machine
 from isamap.plan.placement import check_placement
-from isamap.source import UsageProblem
-from isamap.source.records import replace
+from isamap.source import UsageProblem, replace
 
 MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is judged
 

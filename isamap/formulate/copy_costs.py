@@ -43,8 +43,7 @@ from isamap.match import (
 from isamap.match.patterns.address import is_lane
 from isamap.match.tiles.operand_tiles import accumulator_store, bring
 from isamap.plan.problem import TileOperand, with_fields
-from isamap.source import add_up
-from isamap.source.records import replace
+from isamap.source import add_up, replace
 
 
 def pack_ns(

@@ -17,8 +17,7 @@ from isamap.ir import Axis, Index
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import Mapping, Movement, Pattern, choose_params, pattern_of
 from isamap.plan.problem import TileAxis
-from isamap.source import add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import add_up, dataclass, replace
 from isamap.transform import Statement, symbols
 
 Sizes = MappingType[str, int]

@@ -48,8 +48,7 @@ from isamap.match import (
     written_value,
 )
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand, with_fields
-from isamap.source import add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import add_up, dataclass, replace
 from isamap.transform.companions import CompanionValues, fused_result
 
 Moved = tuple[str, float]

@@ -13,8 +13,7 @@ from isamap.ir import Kernel, Range, product, typical_size, typical_value
 from isamap.machine import Machine, bound_level, line_hints, private_memories, team_level, threads_of
 from isamap.match import MoveSearch, move_search_of, scratchpads
 from isamap.plan.problem import Energies, NestProblem, Problem
-from isamap.source import add_up
-from isamap.source.records import dataclass
+from isamap.source import add_up, dataclass
 from isamap.transform import Statement, accesses, bounding_axes, statements
 
 

@@ -39,8 +39,7 @@ from isamap.match import (
     written_value,
 )
 from isamap.plan.problem import Fusion, NestProblem
-from isamap.source import add_up
-from isamap.source.records import replace
+from isamap.source import add_up, replace
 from isamap.transform import reads, symbols
 from isamap.transform.companions import HELD, Companion, companions, fused_result
 

@@ -53,8 +53,7 @@ from isamap.plan.problem import (
     TileOperand,
     with_fields,
 )
-from isamap.source import add_up
-from isamap.source.records import replace
+from isamap.source import add_up, replace
 from isamap.transform import distinct_reads, reads, symbols
 
 

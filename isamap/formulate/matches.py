@@ -23,8 +23,7 @@ from isamap.match import (
     tiles_apart,
 )
 from isamap.plan.schedule import NestSchedule
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, dataclass
 from isamap.transform import Statement, statements
 
 

@@ -40,8 +40,7 @@ from isamap.match import (
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
 from isamap.plan.problem import CarriedValues, NestOption, TileAxis, TileOperand, with_fields
-from isamap.source import add_up
-from isamap.source.records import replace
+from isamap.source import add_up, replace
 from isamap.transform import Statement, distinct_reads, reads, statements, symbols
 from isamap.transform.margins import tells_apart
 

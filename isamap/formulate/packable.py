@@ -14,8 +14,7 @@ from difflib import get_close_matches
 from isamap.ir import Kernel, Read
 from isamap.plan.problem import NestOption, Problem, TileOperand, with_fields
 from isamap.plan.schedule import Schedule
-from isamap.source import NoMapping, UsageProblem
-from isamap.source.records import replace
+from isamap.source import NoMapping, UsageProblem, replace
 from isamap.transform import Statement, reads, statements, symbols
 
 

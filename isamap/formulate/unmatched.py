@@ -33,8 +33,7 @@ from isamap.match import (
     tile_of,
 )
 from isamap.plan.problem import NestProblem
-from isamap.source import NoMapping
-from isamap.source.records import replace
+from isamap.source import NoMapping, replace
 from isamap.transform import Statement, reads, statements, symbols
 
 STRICT_NOTE = (

@@ -17,8 +17,7 @@ from isamap.ir.index import Index
 from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Constraint, Let, Loop, Param, Routine, Stmt
 from isamap.ir.substitute import substitute_constraint, substitute_routine
-from isamap.source import Span, UsageProblem
-from isamap.source.records import dataclass, replace
+from isamap.source import Span, UsageProblem, dataclass, replace
 
 MAX_EXTENT = 2**31
 R = TypeVar("R", bound=Routine)

@@ -15,8 +15,7 @@ from isamap.ir.evaluate import evaluate_index, make_value
 from isamap.ir.index import Index
 from isamap.ir.nodes import Operand, Read, Routine
 from isamap.ir.rounding import Array, convert, round_to, wrap
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, dataclass
 
 _POISON = 0xA5A5A5A5A5A5A5A5
 

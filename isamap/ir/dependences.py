@@ -14,8 +14,7 @@ from isamap.ir.equal_axes import shared_axes
 from isamap.ir.facts import FreeSizes, Site, find_sites
 from isamap.ir.nodes import Param, Read, Routine
 from isamap.ir.small_sizes import GuardedAccess, find_meeting
-from isamap.source import Diagnostic
-from isamap.source.records import dataclass, replace
+from isamap.source import Diagnostic, dataclass, replace
 
 MAX_PAIRS = 1 << 20
 """The most pairs of different accesses of a buffer inside a loop: checking them takes seconds."""

@@ -36,8 +36,7 @@ from isamap.ir.measuring import fill_magnitude, with_roundings, with_storage
 from isamap.ir.nodes import Assign, Expr, Loop, Read, Routine, Stmt
 from isamap.ir.rounding import Array, wrap
 from isamap.ir.updates import UFUNCS, identity, widen
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, replace
+from isamap.source import UsageProblem, dataclass, replace
 
 Pair = tuple[Array, Array]
 """Values and magnitudes."""

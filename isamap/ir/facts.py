@@ -29,8 +29,7 @@ from isamap.ir.nodes import (
 )
 from isamap.ir.prove import Facts
 from isamap.ir.walk import reads
-from isamap.source import Span
-from isamap.source.records import dataclass
+from isamap.source import Span, dataclass
 
 R = TypeVar("R", bound=Routine)
 

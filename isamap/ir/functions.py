@@ -14,8 +14,7 @@ from typing import assert_never
 
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.walk import walk
-from isamap.source import Span
-from isamap.source.records import dataclass, replace
+from isamap.source import Span, dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from isamap.ir.index import Index
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Routine, Scalar
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.walk import reads, walk
-from isamap.source import Diagnostic, Edit, Span
-from isamap.source.records import replace
+from isamap.source import Diagnostic, Edit, Span, replace
 
 CHECKED_WHEN_BOUND = 32
 """Bits from which on types hold the indices of all but enormous arrays."""

@@ -43,8 +43,7 @@ from isamap.ir.rounding import Array, round_to, wrap
 from isamap.ir.substitute import substitute_routine
 from isamap.ir.updates import Cells, are_cells_distinct, full_rank, update, widen
 from isamap.ir.walk import reads, symbols
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import UsageProblem, dataclass, field, replace
 
 
 def interpret(

@@ -17,8 +17,7 @@ from typing import Literal
 
 from isamap.ir.dtypes import DType
 from isamap.ir.index import Index
-from isamap.source import Span
-from isamap.source.records import dataclass, field
+from isamap.source import Span, dataclass, field
 
 # --- expressions: every node knows its dtype --------------------------------------------------------------
 

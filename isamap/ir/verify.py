@@ -46,8 +46,7 @@ from isamap.ir.nodes import (
 from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
 from isamap.ir.small_sizes import evaluate_on, grid, may_hold_on, sample_sizes
 from isamap.ir.walk import reads, symbols_of_values
-from isamap.source import Diagnostic, Edit, Span
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Diagnostic, Edit, Span, dataclass, field, replace
 
 _PLACEMENT_POINTS = 300_000
 

@@ -24,8 +24,7 @@ from isamap.machine.families import ROWS, Row, check_variables, describe_row, re
 from isamap.machine.fields import read_items, read_mapping, read_names, read_text
 from isamap.machine.keys import COUNT, TEXT, Keys, ListOf, NamedBy
 from isamap.machine.tree import MAX_FILE_BYTES, Findings, Node, decode, read_tree
-from isamap.source import Source, UsageProblem, open_in_folder, read_limited
-from isamap.source.records import dataclass
+from isamap.source import Source, UsageProblem, dataclass, open_in_folder, read_limited
 from isamap.syntax import parse_kernel, substitute_text
 
 # --- prototypes in C ------------------------------------------------------------------------------------

@@ -36,8 +36,7 @@ from isamap.machine import LineHint, line_hints
 from isamap.match import MoveSearch, OperandTile, Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import Prefetch, Stage, loops_inside
-from isamap.source import UsageProblem
-from isamap.source.records import replace
+from isamap.source import UsageProblem, replace
 from isamap.transform import reads
 
 Make = Callable[[], Nodes]

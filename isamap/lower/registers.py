@@ -17,8 +17,7 @@ from isamap.ir import Index
 from isamap.lower.program import Block, Configure, Declare, For, If, Issue, Node, Parallel, RegisterRef, Value
 from isamap.lower.walk import children, has_parallel, issued_names, walk, with_children
 from isamap.machine import Machine
-from isamap.source import Infeasible
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Infeasible, dataclass, field, replace
 
 Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register's configuration must have
 

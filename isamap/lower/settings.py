@@ -29,8 +29,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.walk import walk
 from isamap.machine import Machine
-from isamap.source import Infeasible
-from isamap.source.records import dataclass, replace
+from isamap.source import Infeasible, dataclass, replace
 
 Field = tuple[str, str, int | None]
 Known = Mapping[Field, Index]

@@ -22,8 +22,7 @@ from isamap.lower.walk import rename_in, rewrite, walk
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import registers_of
 from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline
-from isamap.source import UsageProblem
-from isamap.source.records import replace
+from isamap.source import UsageProblem, replace
 
 ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
 """For each role of an operand, whether it is read, and whether it is written."""

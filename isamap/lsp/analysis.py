@@ -21,8 +21,7 @@ from isamap.machine.model import Machine
 from isamap.machine.spec import Spec, read_spec
 from isamap.machine.tree import Findings, Node, ScalarNode, Sequence, read_tree
 from isamap.machine.tree import MappingNode as YamlMapping
-from isamap.source import Diagnostic, IsamapError, Source
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Diagnostic, IsamapError, Source, dataclass, field, replace
 from isamap.syntax import VARIABLE, parse_declarations, parse_module
 
 SUFFIXES = (".yaml", ".yml")

@@ -33,8 +33,7 @@ from isamap.lsp.analysis import Analysis, analyse, in_language
 from isamap.lsp.symbols import BUILT_IN
 from isamap.machine.keys import Keys, LeafKey, ListOf, NamedBy, OneOf, Value
 from isamap.machine.spec import MACHINE
-from isamap.source import Diagnostic, Edit, IsamapError, Source, Span, read_limited
-from isamap.source.records import dataclass
+from isamap.source import Diagnostic, Edit, IsamapError, Source, Span, dataclass, read_limited
 from isamap.syntax import format_source
 from isamap.version import __version__
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from isamap.ir import DTYPES, OPS
-from isamap.source import Span
-from isamap.source.records import dataclass
+from isamap.source import Span, dataclass
 from isamap.syntax import ast
 
 

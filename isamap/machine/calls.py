@@ -16,8 +16,7 @@ from isamap.machine.emit_nodes import EmitArg, EmitArithmetic, EmitCall, EmitSte
 from isamap.machine.families import Row
 from isamap.machine.model import ConfigurationState, Memory
 from isamap.machine.tree import Findings, nearest
-from isamap.source import Diagnostic, Span, SpecProblem, is_digits
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Diagnostic, Span, SpecProblem, dataclass, field, is_digits, replace
 from isamap.syntax import substitute_text
 
 ATTRIBUTES = ("addr", "value", "stride", "index", "mask")

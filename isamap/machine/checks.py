@@ -28,11 +28,10 @@ from isamap.machine.chain import (
     split_word,
 )
 from isamap.machine.tree import read_tree
-from isamap.source import read_json, read_limited, replace_file
+from isamap.source import asdict, dataclass, read_json, read_limited, replace, replace_file
 from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.codec import read_value, write
 from isamap.source.process import full_collection_put_off
-from isamap.source.records import asdict, dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.machine.model import Machine

@@ -39,8 +39,7 @@ from isamap.machine.families import Row
 from isamap.machine.fields import NUMBER
 from isamap.machine.model import Cost, Machine, MachineInstruction
 from isamap.machine.spec import CostSpec, TimeSpec
-from isamap.source import Diagnostic, IsamapError, Source, SpecProblem
-from isamap.source.records import dataclass
+from isamap.source import Diagnostic, IsamapError, Source, SpecProblem, dataclass
 from isamap.syntax import parse_expression, substitute_text
 
 

@@ -27,8 +27,7 @@ from collections.abc import Sequence
 
 from isamap.machine.emit_nodes import EmitNothing, EmitSemantics
 from isamap.machine.tree import MAX_FINDINGS, Findings, ScalarNode
-from isamap.source import IsamapError, Source, Span, SpecProblem, is_digits
-from isamap.source.records import dataclass
+from isamap.source import IsamapError, Source, Span, SpecProblem, dataclass, is_digits
 from isamap.syntax import parse_template
 from isamap.syntax.ast import DeclarationSyntax
 

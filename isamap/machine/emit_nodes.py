@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from isamap.ir import Index
-from isamap.source import Span
-from isamap.source.records import dataclass, field
+from isamap.source import Span, dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,7 @@ from isamap.machine.encodings import (
 from isamap.machine.families import Row
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.tree import Findings, ScalarNode
-from isamap.source import Diagnostic, Span, SpecProblem, is_digits
-from isamap.source.records import replace
+from isamap.source import Diagnostic, Span, SpecProblem, is_digits, replace
 from isamap.syntax import substitute_text
 
 _BITS = re.compile(r"([0-9]{1,3})(?: *\.\. *([0-9]{1,3}))?")

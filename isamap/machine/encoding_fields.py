@@ -6,8 +6,7 @@ from isamap.machine.allowed import issues
 from isamap.machine.fields import read_items, read_mapping, read_names, read_number, read_text
 from isamap.machine.keys import TEXT, Keys, LeafKey, ListOf, NamedBy, one_of
 from isamap.machine.tree import Findings, Node, ScalarNode
-from isamap.source import Span
-from isamap.source.records import dataclass
+from isamap.source import Span, dataclass
 
 LEAST_BITS, MOST_BITS = 8, 256
 

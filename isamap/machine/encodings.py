@@ -13,8 +13,7 @@ from math import lcm
 from typing import Literal
 
 from isamap.ir import Operand
-from isamap.source import Span
-from isamap.source.records import dataclass, field
+from isamap.source import Span, dataclass, field
 
 QuantityKind = Literal["address", "step", "stride", "index", "param", "entry", "pop", "push"]
 TOKENS = ("pop", "push")

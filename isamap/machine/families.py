@@ -13,8 +13,7 @@ from itertools import product
 from isamap.machine.fields import read_items, read_mapping, read_name, read_names, read_text
 from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, OneOf, one_of
 from isamap.machine.tree import Findings, MappingNode, Node, ScalarNode, Sequence
-from isamap.source import Span, show_value
-from isamap.source.records import dataclass
+from isamap.source import Span, dataclass, show_value
 
 MAX_MEMBERS = 256
 

@@ -46,8 +46,7 @@ from isamap.machine.model import Cost, MachineInstruction, Memory
 from isamap.machine.spec import CostSpec, InstructionSpec
 from isamap.machine.tree import Findings, ScalarNode
 from isamap.machine.world import Entry, PartialMachine, check_source
-from isamap.source import Diagnostic, Span, SpecProblem, is_digits
-from isamap.source.records import dataclass, replace
+from isamap.source import Diagnostic, Span, SpecProblem, dataclass, is_digits, replace
 from isamap.syntax import resolve_template, substitute_text
 from isamap.syntax.ast import RoutineSyntax
 

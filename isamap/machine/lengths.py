@@ -34,8 +34,7 @@ from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.row_moves import with_whole_tiles
 from isamap.machine.target_fields import Length
-from isamap.source import UsageProblem
-from isamap.source.records import replace
+from isamap.source import UsageProblem, replace
 
 
 @lru_cache(maxsize=32)

@@ -18,8 +18,7 @@ from isamap.ir.walk import walk
 from isamap.machine.costs import cost_value, is_allowed, names_in, parameter_ranges
 from isamap.machine.encoding_checks import odd_units
 from isamap.machine.model import Link, Machine, MachineInstruction, Memory
-from isamap.source import Diagnostic, Span
-from isamap.source.records import dataclass, replace
+from isamap.source import Diagnostic, Span, dataclass, replace
 
 # --- duplicates -----------------------------------------------------------------------------------------
 

@@ -26,8 +26,7 @@ from isamap.machine.spec import read_spec
 from isamap.machine.timings import THREAD_START_NS
 from isamap.machine.tree import Findings, ScalarNode, read_tree
 from isamap.machine.world import Entry, PartialMachine, extend_surroundings
-from isamap.source import Source
-from isamap.source.records import replace
+from isamap.source import Source, replace
 
 
 def load_files(files: tuple[File, ...], word: str) -> Machine:

@@ -44,8 +44,7 @@ from isamap.machine.timings import (
     StreamTimes,
     Tlb,
 )
-from isamap.source import Span, add_up
-from isamap.source.records import dataclass, field
+from isamap.source import Span, add_up, dataclass, field
 
 Run = Literal["native", "emulator", "model"]
 

@@ -29,10 +29,9 @@ from isamap.machine import allowed
 from isamap.machine.chain import HEADER_END
 from isamap.machine.target_fields import read_target
 from isamap.machine.tree import Findings, MappingNode, ScalarNode, decode, read_tree
-from isamap.source import MissingTool, is_digits
+from isamap.source import MissingTool, asdict, dataclass, is_digits
 from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.process import run_process
-from isamap.source.records import asdict, dataclass
 
 if TYPE_CHECKING:
     from isamap.machine.model import Machine

@@ -28,8 +28,7 @@ from isamap.machine.emit_nodes import (
     EmitValue,
 )
 from isamap.machine.model import Cost, MachineInstruction, Memory
-from isamap.source import add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import add_up, dataclass, replace
 
 Instructions = Mapping[str, MachineInstruction]
 

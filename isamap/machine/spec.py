@@ -59,9 +59,8 @@ from isamap.machine.timing_fields import (
 )
 from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, MappingNode, Node, ScalarNode
-from isamap.source import Span, is_digits
+from isamap.source import Span, dataclass, is_digits
 from isamap.source.numbers import BYTES_PER_UNIT
-from isamap.source.records import dataclass
 
 T = TypeVar("T")
 

@@ -11,8 +11,7 @@ from isamap.machine.emulators import read_cpu, read_emulator
 from isamap.machine.fields import read_mapping, read_names, read_text, read_texts
 from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, one_of
 from isamap.machine.tree import Findings, Node, ScalarNode
-from isamap.source import Span
-from isamap.source.records import dataclass, field
+from isamap.source import Span, dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from isamap.hw_specs import template_text
-from isamap.source import UsageProblem, did_you_mean
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, dataclass, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

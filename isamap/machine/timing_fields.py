@@ -14,8 +14,7 @@ from isamap.machine.fields import read_bytes, read_mapping, read_number, read_te
 from isamap.machine.keys import BYTES, COUNT, NUMBER, TEXT, Keys, LeafKey
 from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Findings, Node, ScalarNode
-from isamap.source import Span
-from isamap.source.records import dataclass, fields
+from isamap.source import Span, dataclass, fields
 
 T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures, AccessEnergy)
 

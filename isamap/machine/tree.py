@@ -16,8 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
-from isamap.source import Diagnostic, IsamapError, Source, Span, SpecProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Diagnostic, IsamapError, Source, Span, SpecProblem, dataclass, field, replace
 
 MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 50

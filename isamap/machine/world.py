@@ -41,8 +41,7 @@ from isamap.machine.spec import CostSpec, LevelSpec, MemorySpec, Spec, StateSpec
 from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, ScalarNode
-from isamap.source import Span, SpecProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Span, SpecProblem, dataclass, field, replace
 from isamap.syntax import resolve_template
 
 # --- program checks -------------------------------------------------------------------------------------

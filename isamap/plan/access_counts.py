@@ -32,8 +32,7 @@ from isamap.plan.loop_nest import (
 )
 from isamap.plan.problem import Energies, NestOption
 from isamap.plan.schedule import NestSchedule
-from isamap.source import add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import add_up, dataclass, replace
 
 Refill = Literal["entry", "change", "delta"]
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from isamap.source import Diagnostic
-from isamap.source.records import dataclass
+from isamap.source import Diagnostic, dataclass
 
 Phase = tuple[tuple[int, ...], ...]
 

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
-from isamap.source import Diagnostic
-from isamap.source.records import dataclass
+from isamap.source import Diagnostic, dataclass
 
 Kind = Literal["pointwise", "kernel", "move"]
 

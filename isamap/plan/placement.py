@@ -11,8 +11,7 @@ import io
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
-from isamap.source import Diagnostic, Source, Span, UsageProblem, is_digits
-from isamap.source.records import dataclass
+from isamap.source import Diagnostic, Source, Span, UsageProblem, dataclass, is_digits
 
 
 @dataclass(frozen=True, slots=True)

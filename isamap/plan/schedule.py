@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from isamap.plan.loops import LoopStep
 from isamap.plan.steady import Pipeline
-from isamap.source import Diagnostic
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Diagnostic, dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from isamap.source import Diagnostic
-from isamap.source.records import dataclass
+from isamap.source import Diagnostic, dataclass
 
 MAX_TICKS = 4096
 """The most ticks of an interval and of a start: the longest table of a unit's operations by tick."""

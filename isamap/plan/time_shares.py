@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.source import add_up
-from isamap.source.records import dataclass
+from isamap.source import add_up, dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,7 @@ from isamap.report.roofline import (
     roofline_sentence,
     rooflines,
 )
-from isamap.source import add_up
-from isamap.source.records import dataclass
+from isamap.source import add_up, dataclass
 
 # A part that takes less than this share of the time is not named.
 SMALL = 0.0005

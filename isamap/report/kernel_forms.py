@@ -23,8 +23,7 @@ from isamap.match import Fix, Gain
 from isamap.report.columns import count_text
 from isamap.report.mapping_facts import Matched, Tally, tally
 from isamap.report.mappings import counts_text
-from isamap.source import Source
-from isamap.source.records import dataclass
+from isamap.source import Source, dataclass
 from isamap.transform import Refusal, refused_rewrites
 
 

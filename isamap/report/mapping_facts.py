@@ -29,8 +29,7 @@ from isamap.match import Mapping as Found
 from isamap.match.moves.variants import MappingVariant, count_groupings, count_variants, variants
 from isamap.match.patterns.pattern import patterns_of
 from isamap.match.proofs.proof import Proof, prove
-from isamap.source import add_up
-from isamap.source.records import dataclass, field, replace
+from isamap.source import add_up, dataclass, field, replace
 from isamap.transform import Statement, reads, statements
 
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from isamap.machine import EmitCall, EmitSteps, Machine, MachineInstruction
-from isamap.source import Diagnostic, Span
-from isamap.source.records import dataclass, field
+from isamap.source import Diagnostic, Span, dataclass, field
 
 _MOST = 5
 _NEAR = 0.85  # intrinsics are alike: most of them share half of their letters

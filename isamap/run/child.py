@@ -32,9 +32,8 @@ from isamap.machine import Machine, at_one_length
 from isamap.machine.allowed import emulators
 from isamap.run.emulated import keep_results, request_of
 from isamap.run.toolchain import Compiled
-from isamap.source import IsamapError, MissingTool, UsageProblem, hard_limit
+from isamap.source import IsamapError, MissingTool, UsageProblem, dataclass, hard_limit, replace
 from isamap.source.process import Process, end_process, has_ended, start_process
-from isamap.source.records import dataclass, replace
 
 SLOWER = 100
 """The slowdown of an emulator compared with a processor above which it counts as hung."""

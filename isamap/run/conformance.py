@@ -37,10 +37,9 @@ from isamap.run.toolchain import (
     find_compiler,
     installed_compilers,
 )
-from isamap.source import Diagnostic, MissingTool, OnlyWarned
+from isamap.source import Diagnostic, MissingTool, OnlyWarned, dataclass, replace
 from isamap.source.cache import Cache
 from isamap.source.cache import digest as content_digest
-from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
 Verdict = Literal["ok", "wrong", "crashed", "skipped"]

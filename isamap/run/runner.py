@@ -35,8 +35,7 @@ from isamap.run.child import (
 from isamap.run.fills import zeros_at_line
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import Compiled, compile_library, compile_together
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, dataclass
 
 # The worker is a script that nothing of this package can be imported into: what both need stands there.
 

@@ -28,11 +28,10 @@ from isamap.machine import Machine
 from isamap.machine.allowed import compiler_flags, permission_numbers, support, told_by
 from isamap.run.blame import Emissions, find_refused_emissions
 from isamap.run.emulated import served_files
-from isamap.source import IsamapError, MissingTool, OnlyWarned, UsageProblem
+from isamap.source import IsamapError, MissingTool, OnlyWarned, UsageProblem, dataclass, replace
 from isamap.source.cache import Cache, cache_root, digest, own_root
 from isamap.source.process import run_process
 from isamap.source.progress import Watch, unwatched
-from isamap.source.records import dataclass, replace
 
 COMPILERS = ("gcc", "clang", "zig")
 ENVIRONMENT = "ISAMAP_CC"

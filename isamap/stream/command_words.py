@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from isamap.ir import Instruction
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.encodings import TOKENS, BitField, Encoding, Quantity
-from isamap.source import UsageProblem, VerificationFailed
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, VerificationFailed, dataclass
 from isamap.stream.command import Command, command_of, quantities
 
 Tables = Mapping[str, Mapping[int, int]]

@@ -9,8 +9,7 @@ import numpy as np
 from isamap.ir import Instruction, Operand
 from isamap.machine import Machine
 from isamap.machine.encodings import LOOPED, TRIPS, Bundle, Quantity
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import UsageProblem, dataclass, field, replace
 from isamap.stream.accesses import AccessedBytes, accesses
 from isamap.stream.bundles import (
     BundleCommands,

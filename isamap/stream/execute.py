@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from isamap.ir import Axis, DType, Index, Loop, Operand, Read, Routine, Stmt, execute_bound
 from isamap.ir.walk import map_reads
 from isamap.machine import Machine
-from isamap.source import VerificationFailed
-from isamap.source.records import dataclass, field, replace
+from isamap.source import VerificationFailed, dataclass, field, replace
 from isamap.stream.accesses import AccessedBytes, accesses, span_of
 from isamap.stream.command import Address, Command, Register, bound_instruction, extents, integers
 from isamap.stream.command_words import Numbered

@@ -8,8 +8,7 @@ from math import lcm, prod
 from isamap.ir import DType
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, dataclass
 
 ALIGNMENT = 64
 """Arrays begin at multiples of it, and none at 0, which some machines read as zeros. Units: bytes."""

@@ -20,8 +20,7 @@ from typing import Any, cast
 
 from isamap.ir.dtypes import DTYPES
 from isamap.machine.encoding_fields import LEAST_BITS, MOST_BITS
-from isamap.source import VerificationFailed, read_json
-from isamap.source.records import dataclass, replace
+from isamap.source import VerificationFailed, dataclass, read_json, replace
 from isamap.stream.memory_layout import StreamArray
 from isamap.stream.tables import StreamTable
 

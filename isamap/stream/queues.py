@@ -10,8 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 
 from isamap.machine import Machine
-from isamap.source import VerificationFailed
-from isamap.source.records import dataclass, field
+from isamap.source import VerificationFailed, dataclass, field
 from isamap.stream.accesses import accesses
 from isamap.stream.command_words import Numbered
 from isamap.stream.encoding import END

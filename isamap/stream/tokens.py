@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from isamap.machine import Machine
 from isamap.machine.encodings import TokenQueue
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, field
+from isamap.source import UsageProblem, dataclass, field
 from isamap.stream.accesses import AccessedBytes, accesses
 from isamap.stream.command import Command
 from isamap.stream.encoding import END

@@ -29,8 +29,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.work_slices import by_one_thread, dense_numbers, is_met
 from isamap.machine import Machine, MachineInstruction
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, field
+from isamap.source import UsageProblem, dataclass, field
 from isamap.stream.command import (
     Address,
     Command,

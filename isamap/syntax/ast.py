@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from isamap.source import Span
-from isamap.source.records import dataclass
+from isamap.source import Span, dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from isamap.ir.nodes import (
 from isamap.ir.ops import OPS, REDUCTIONS
 from isamap.ir.printer import print_operand
 from isamap.ir.text_layout import KEYWORDS
-from isamap.source import Span
-from isamap.source.records import replace
+from isamap.source import Span, replace
 from isamap.syntax import ast
 from isamap.syntax.indices import MAX_EXTENT, in_a_row, resolve_index
 from isamap.syntax.scope import Scope, TextFindings, problem_at, resolve_dtype, unknown_name

@@ -13,8 +13,7 @@ from functools import cache
 from isamap.ir.functions import Function
 from isamap.ir.nodes import Expr, Scalar
 from isamap.kernels import function_path, list_functions
-from isamap.source import Source
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Source, dataclass, field, replace
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free
 from isamap.syntax.conversions import FUNCTIONS

@@ -12,8 +12,7 @@ from isamap.ir.atoms import Element
 from isamap.ir.index import Index, index_max, index_min
 from isamap.ir.nodes import Comparison, Constraint, Domain, Operand
 from isamap.ir.printer import print_operand
-from isamap.source import Span, show_value
-from isamap.source.records import replace
+from isamap.source import Span, replace, show_value
 from isamap.syntax import ast
 from isamap.syntax.scope import Scope, problem_at
 

@@ -28,8 +28,7 @@ from isamap.ir import (
     check_view,
     verify,
 )
-from isamap.source import IsamapError, Source, Span, TypeProblem, is_digits
-from isamap.source.records import fields, replace
+from isamap.source import IsamapError, Source, Span, TypeProblem, fields, is_digits, replace
 from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module
 from isamap.syntax.parser import parse_tree

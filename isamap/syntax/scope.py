@@ -15,8 +15,7 @@ from isamap.ir.dtypes import DTYPES, DType
 from isamap.ir.functions import Function
 from isamap.ir.index import Index
 from isamap.ir.nodes import Module, Operand, Param
-from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem, dataclass, field, replace
 from isamap.syntax import ast
 from isamap.syntax.hints import TYPES
 

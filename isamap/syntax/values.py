@@ -15,8 +15,7 @@ from isamap.ir.functions import MOST_NODES, Function, inline_call
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import DEFINING, OPS, WORDS, Op
-from isamap.source import Edit, Span, TypeProblem
-from isamap.source.records import replace
+from isamap.source import Edit, Span, TypeProblem, replace
 from isamap.syntax import ast
 from isamap.syntax.conversions import (
     FUNCTIONS,

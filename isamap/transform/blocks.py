@@ -25,8 +25,7 @@ from isamap.ir import Assign, Axis, Index, Kernel, Loop, Operand, Read, Stmt
 from isamap.ir.dependences import check_dependences
 from isamap.ir.facts import known_facts
 from isamap.ir.substitute import substitute_stmt
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, replace
+from isamap.source import UsageProblem, dataclass, replace
 from isamap.transform.block_check import Samples, check_blocks
 from isamap.transform.rewrite import (
     accesses,

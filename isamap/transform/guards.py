@@ -39,8 +39,7 @@ from isamap.ir.facts import inside_conditions
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.walk import conjuncts, symbols, with_parts
-from isamap.source import NoMapping
-from isamap.source.records import dataclass, field, replace
+from isamap.source import NoMapping, dataclass, field, replace
 from isamap.transform.loop_bounds import bound_loops
 from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
 from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_order

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from isamap.ir import Assign, Kernel, Loop, Operand, Read, Stmt, print_stmt, verify
 from isamap.ir.index import has_elements
 from isamap.ir.walk import map_reads, reads
-from isamap.source import Span
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Span, dataclass, field, replace
 from isamap.syntax.bodies import RESERVED
 from isamap.transform.statements import Statement, in_ordered_loops, statements
 

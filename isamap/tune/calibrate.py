@@ -25,10 +25,9 @@ from isamap.report.columns import bytes_text
 from isamap.run.blame import Emissions
 from isamap.run.clocking import PAGE, Timed, TimingPlan, time_all
 from isamap.run.toolchain import Compiler, build, find_compiler
-from isamap.source import MissingTool, Source, UsageProblem
+from isamap.source import MissingTool, Source, UsageProblem, replace
 from isamap.source.numbers import Spread
 from isamap.source.progress import Limited
-from isamap.source.records import replace
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams, widest_moves
 from isamap.tune.clocked import CANNOT, copies, has_two_processors, thread_files, time_copy, timed_threads
 from isamap.tune.instruction_times import TimedInstruction, ask, figure, time_operands

@@ -38,9 +38,8 @@ from isamap.run.clocking import Timed
 from isamap.run.runner import RunProblem, run_program
 from isamap.run.toolchain import Compiled, CompilerRefused, compile_library
 from isamap.scheduler.answer import schedule
-from isamap.source import Infeasible, NoMapping, Source
+from isamap.source import Infeasible, NoMapping, Source, dataclass, replace
 from isamap.source.numbers import Spread
-from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 from isamap.tune.instruction_times import numbers

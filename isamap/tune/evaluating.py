@@ -36,8 +36,7 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import OnlyWarned, Unkept
-from isamap.source.records import dataclass, fields
+from isamap.source import OnlyWarned, Unkept, dataclass, fields
 from isamap.tune.store import data_path, open_database
 
 FORMAT = 1

@@ -22,8 +22,7 @@ from isamap.plan.protocols import Evaluation, Trial
 from isamap.run.fills import make_arrays, make_scalars
 from isamap.run.runner import ChildLimits, RunProblem, compile_packers, packed_arrays, run_program
 from isamap.run.toolchain import Compiled, compile_library, find_compiler
-from isamap.source import MissingTool, UsageProblem
-from isamap.source.records import dataclass
+from isamap.source import MissingTool, UsageProblem, dataclass
 
 ROUNDS = 7
 # The name of measurements that others on the same processor do not lengthen.

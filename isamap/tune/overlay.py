@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from isamap.ir import F64, Call, Const, Expr, Index
 from isamap.machine import Link, Machine, MachineInstruction, Memory, cost_params, cost_value
 from isamap.report.columns import bytes_text
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, dataclass, replace
 from isamap.source.numbers import Spread
-from isamap.source.records import dataclass, replace
 from isamap.tune.measured_parameters import CacheFigure, InstructionFigure, Params
 from isamap.tune.profile import Profile
 

@@ -13,9 +13,8 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
 from isamap.machine.processor import Cpu
-from isamap.source import Source, UsageProblem, read_json, show_value
+from isamap.source import Source, UsageProblem, asdict, dataclass, fields, read_json, show_value
 from isamap.source.numbers import Spread
-from isamap.source.records import asdict, dataclass, fields
 from isamap.tune.measured_parameters import (
     BandwidthFigure,
     CacheFigure,

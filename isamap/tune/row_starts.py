@@ -26,8 +26,7 @@ from isamap.plan.decisions import block_of, mapping_of, prefetch_of, stage_of, s
 from isamap.plan.problem import Cache, NestOption, Problem, with_fields
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
-from isamap.source import Infeasible
-from isamap.source.records import dataclass, replace
+from isamap.source import Infeasible, dataclass, replace
 from isamap.tune.clocked import CANNOT, ClockedKernel
 from isamap.tune.instruction_times import numbers
 from isamap.tune.measured_parameters import RowFigure, RowReading, Unmeasured

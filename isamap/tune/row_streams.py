@@ -39,8 +39,7 @@ from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.summing import SWEPT
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.time_parts import where_time_goes
-from isamap.source import Infeasible
-from isamap.source.records import dataclass, replace
+from isamap.source import Infeasible, dataclass, replace
 from isamap.tune.clocked import CANNOT, ClockedKernel
 from isamap.tune.instruction_times import numbers
 from isamap.tune.measured_parameters import PieceFigure, StreamFigure, Unmeasured

@@ -19,8 +19,7 @@ from statistics import median
 from isamap.machine import Machine
 from isamap.machine.processor import this_cpu
 from isamap.plan.protocols import Evaluation, Trial
-from isamap.source import OnlyWarned
-from isamap.source.records import dataclass, field
+from isamap.source import OnlyWarned, dataclass, field
 from isamap.tune.evaluating import schedule_text
 from isamap.tune.measured import (
     FEWEST_CALLS,

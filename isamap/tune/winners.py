@@ -19,8 +19,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from isamap.source import Unkept
-from isamap.source.records import dataclass, fields
+from isamap.source import Unkept, dataclass, fields
 from isamap.tune.store import data_path, open_database
 
 FORMAT = 1

@@ -36,8 +36,7 @@ from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.search.candidates import fixed_names, heeds
 from isamap.scheduler.search.greedy import first_assignment
 from isamap.scheduler.translation.constraints import Is, may_be_met
-from isamap.source import Diagnostic, Infeasible
-from isamap.source.records import dataclass, replace
+from isamap.source import Diagnostic, Infeasible, dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

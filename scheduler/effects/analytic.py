@@ -11,8 +11,7 @@ from isamap.scheduler.effects.effect import Context
 from isamap.scheduler.effects.least import StorageChoice, list_ways
 from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.effects.time_parts import Counts, TimePart, total_time
-from isamap.source import add_up
-from isamap.source.records import dataclass
+from isamap.source import add_up, dataclass
 
 # Rounding: sums of floats in another order may differ by this.
 ROUNDED = 1 - 1e-9

@@ -21,8 +21,7 @@ from isamap.scheduler.deciding.tiling import Tiling, tile
 from isamap.scheduler.deciding.window_buffers import reaches_of
 from isamap.scheduler.effects.analytic import ROUNDED, AnalyticModel
 from isamap.scheduler.effects.copying import copied_again
-from isamap.source import UsageProblem, add_up
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, add_up, dataclass
 
 TIME = AnalyticModel()
 # Limit of the search: a schedule beyond a bound costs so many times the one that the bound is from.

@@ -20,8 +20,7 @@ from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.scheduler.deciding.partitioning import overhead, part_cost, part_problem
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import add_up, dataclass, replace
 
 FUSED = "fused statements"
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from isamap.plan.device_plan import DevicePlan, DeviceProblem, Phase, cost_ns, needs_of
 from isamap.scheduler.graphs.asking import ask_for
-from isamap.source import Diagnostic
-from isamap.source.records import dataclass, replace
+from isamap.source import Diagnostic, dataclass, replace
 
 STRETCH = 32
 """The number of kernels that are assigned as one problem."""

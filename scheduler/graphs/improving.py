@@ -16,8 +16,7 @@ from isamap.plan.graphs import GraphPlan, GraphProblem, KernelGroup
 from isamap.scheduler.graphs.asking import COMMAND, ask_for
 from isamap.scheduler.graphs.window import SCALE, GroupChoice, NearTensor, Window, WindowPlan
 from isamap.scheduler.process.children import Command
-from isamap.source import Diagnostic
-from isamap.source.records import dataclass, replace
+from isamap.source import Diagnostic, dataclass, replace
 
 WINDOW = 24
 """The number of kernels of a window: one that the solver proves in about a second."""

@@ -25,8 +25,7 @@ from isamap.scheduler.deciding.per_operand import decided_in
 from isamap.scheduler.deciding.space import Assignment, Space, issues_along
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.nest_building import build_nest
-from isamap.source import add_up
-from isamap.source.records import replace
+from isamap.source import add_up, replace
 
 # --- normal ---------------------------------------------------------------------------------------------
 

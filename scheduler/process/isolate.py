@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from isamap.scheduler.process.children import COMMAND, Child, ChildLate, ChildLost, Command, borrow_child
 from isamap.scheduler.process.exchange import RUNNING, Search, SearchResult
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, dataclass, replace
 from isamap.source.codec import read_value, write
-from isamap.source.records import dataclass, replace
 
 # How far beyond its limit a child that does not stop by itself may come, as a fraction and in seconds.
 LATE_SHARE, LATE_S = 0.05, 0.2

@@ -23,9 +23,8 @@ from isamap.scheduler.process.children import READY
 from isamap.scheduler.process.exchange import RUNNING, Search, SearchLimits, SearchResult
 from isamap.scheduler.statement_model import NestModel, build_model, read_assignment
 from isamap.scheduler.translation.linear_terms import TooLarge
-from isamap.source import hard_limit
+from isamap.source import dataclass, hard_limit, replace
 from isamap.source.codec import read_value, write
-from isamap.source.records import dataclass, replace
 
 # --- searches -------------------------------------------------------------------------------------------
 

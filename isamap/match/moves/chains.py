@@ -10,8 +10,7 @@ from isamap.match.moves.transfers import Transfer
 from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, Present
 from isamap.match.patterns.address import Location
 from isamap.match.tiles.operand_tiles import OperandTile
-from isamap.source import add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import add_up, dataclass, replace
 from isamap.transform import distinct_reads
 
 MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]

@@ -27,8 +27,7 @@ from isamap.match.patterns.pattern import pattern_of
 from isamap.match.patterns.unify import unify_once
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.match.tiles.written_values import Written
-from isamap.source import add_up
-from isamap.source.records import dataclass, field
+from isamap.source import add_up, dataclass, field
 from isamap.transform import distinct_reads, reads, symbols
 
 Moves = tuple[tuple[str, float], ...]

@@ -37,8 +37,7 @@ from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, bring, in_tiles
 from isamap.match.tiles.written_values import Written, get_own_sum
-from isamap.source import NoMapping, add_up
-from isamap.source.records import dataclass, field, replace
+from isamap.source import NoMapping, add_up, dataclass, field, replace
 from isamap.transform import reads, symbols
 
 

@@ -43,8 +43,7 @@ from isamap.match.patterns.address import (
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params, extents_of, fit_shape, is_allowed
 from isamap.match.patterns.unify import Binding
-from isamap.source import add_up
-from isamap.source.records import replace
+from isamap.source import add_up, replace
 from isamap.transform import reads, symbols
 
 ALL_LANES: Lanes = frozenset(range(4096))  # more than any register has

@@ -36,8 +36,7 @@ from isamap.ir.dtypes import BOOL
 from isamap.ir.index import ZERO
 from isamap.ir.walk import conjuncts, with_parts
 from isamap.match.patterns.unify import Binding
-from isamap.source import Span
-from isamap.source.records import dataclass, replace
+from isamap.source import Span, dataclass, replace
 from isamap.transform import Statement, reads, statements
 
 

@@ -28,8 +28,7 @@ from isamap.match.refusals.kernel_edits import (
     text_of,
 )
 from isamap.match.refusals.rejection import OTHER, Failure, Pair
-from isamap.source import Edit, Span
-from isamap.source.records import replace
+from isamap.source import Edit, Span, replace
 from isamap.transform import factorisations, identity_of, reads
 
 _SYMBOL = {op: f"{symbol}=" for symbol, op in REDUCTIONS.items()}

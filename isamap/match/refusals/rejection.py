@@ -11,8 +11,7 @@ from isamap.ir import Kernel
 from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.patterns.pattern import Pattern
-from isamap.source import Edit, Span
-from isamap.source.records import dataclass
+from isamap.source import Edit, Span, dataclass
 from isamap.transform import Statement
 
 REASONS = (

@@ -30,8 +30,7 @@ from isamap.match.patterns.pattern import pattern_of
 from isamap.match.refusals.refuse import refusal
 from isamap.match.refusals.rejection import LACKING, Rejection, changes_result
 from isamap.match.refusals.surroundings import OfferedMoves
-from isamap.source import Edit, IsamapError, Source, Span, apply_edits
-from isamap.source.records import dataclass
+from isamap.source import Edit, IsamapError, Source, Span, apply_edits, dataclass
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, Statement, factorisations, reads, rewrites, statements
 

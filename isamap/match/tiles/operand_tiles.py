@@ -37,8 +37,7 @@ from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, coordinate_names, extents_of
 from isamap.match.tiles.walks import LoopAxis, Loops, lengths_at_run_time, walk_of
-from isamap.source import NoMapping
-from isamap.source.records import dataclass, replace
+from isamap.source import NoMapping, dataclass, replace
 from isamap.transform import Statement, bounding_axes, distinct_reads, statements, symbols
 
 

@@ -16,8 +16,7 @@ from math import prod
 from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
-from isamap.source import Diagnostic
-from isamap.source.records import replace
+from isamap.source import Diagnostic, replace
 
 # Each part has buffers of its own, and is dealt by itself: more parts than this are of no use.
 MAX_PARTS = 4096

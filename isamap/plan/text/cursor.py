@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from isamap.source import Source, Span, SyntaxProblem, is_digits
-from isamap.source.records import dataclass
+from isamap.source import Source, Span, SyntaxProblem, dataclass, is_digits
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")

@@ -25,8 +25,7 @@ from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import TextReader
 from isamap.plan.text.stage_lines import parse_stage, time_alternately
 from isamap.plan.text.writing import FORMAT, text_digest
-from isamap.source import Source, Span, SyntaxProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import Source, Span, SyntaxProblem, dataclass, field, replace
 
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_DEPTH = 200
