@@ -12,10 +12,11 @@ import numpy as np
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import WORK_OF_PLACE, Value, axes_of
-from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.elementwise import Lowered, cast_value
 from isamap.graph.operators.indexing import gather_slices
 from isamap.graph.operators.products import accumulator_type, round_sums
 from isamap.graph.terms import NotTaken, cast, number, wide_type
+from isamap.ir import DTYPES
 
 # --- borders ----------------------------------------------------------------------------------------------
 
@@ -190,6 +191,8 @@ def _taps(along: ResizedAxis, how: Interpolation) -> tuple[Any, Any]:
 def resize_axes(o: Applied, x: Value, axes: Mapping[int, ResizedAxis], how: Interpolation) -> Value:
     """Return a value with some axes resized: repetitions together, others one by one.
 
+    Integers are interpolated in f64 and then rounded half to even, as ONNX's evaluator does it.
+
     Raises: NotTaken for sizes beyond the limit of a result, before any place is computed.
     """
     for along in axes.values():
@@ -202,6 +205,9 @@ def resize_axes(o: Applied, x: Value, axes: Mapping[int, ResizedAxis], how: Inte
         for axis, along in axes.items()
         if along.before != along.behind or along.scale != 1 or how.places == "tf_crop_and_resize"
     }
+    if DTYPES[x.dtype].is_integer and any(np.any(weights % 1) for _, weights in taps.values()):
+        exact = resize_axes(o, cast_value(o, x, "f64"), axes, how)
+        return o.map("round({0}, even)", exact, dtype=x.dtype, inside="f64")
     times = {
         axis: axes[axis].behind // axes[axis].before for axis in taps if _repeats(axes[axis], *taps[axis])
     }
