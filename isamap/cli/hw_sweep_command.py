@@ -430,12 +430,12 @@ def _neighbours(axes: Sequence[SweptParameter], cases: int) -> list[list[int]]:
 
 
 def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> SweptDescription:
-    """Write the description at a point next to the user's own descriptions that it extends, and return it."""
-    files = (edit_parameters(chain[0], point), *chain[1:])
+    """Write the description at a point next to the changed and the user's own ones that it extends; return it."""
+    files = edit_parameters(chain, point)
     folder.mkdir()
-    for one in files:
+    for one, before in zip(files, chain, strict=True):
         assert one.path is not None, "standard input was refused"
-        if one.path.parent != FOLDER:
+        if one.path.parent != FOLDER or one.source is not before.source:
             (folder / one.path.name).write_text(one.source.text, encoding="utf-8")
     assert files[0].path is not None
     return SweptDescription(str(folder / files[0].path.name), digest_files(files), point)

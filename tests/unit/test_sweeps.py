@@ -24,7 +24,7 @@ from isamap.graph.host_fallback import host_of
 from isamap.graph.layers import layers_of
 from isamap.graph.model_library import ModelOptions, compile_program_of
 from isamap.machine import Machine, load_machine
-from isamap.machine.chain import File
+from isamap.machine.chain import File, read_chain
 from isamap.machine.parameter_changes import edit_parameters
 from isamap.machine.templates import begin
 from isamap.plan.plugins import load_cost_model
@@ -90,11 +90,71 @@ def test_a_figure_is_replaced_where_it_stands(
         .read_text()
         .replace("  memory spad", "  # memory spad: scratchpad(bytes = 1);\n  memory spad")
     )
-    changed = edit_parameters(File(Source("edge.yaml", text), None), {path: value}).source.text
+    changed = edit_parameters((File(Source("edge.yaml", text), None),), {path: value})[0].source.text
     Path(edge).write_text(changed)
     assert is_found(load_machine(edge))
     lines = list(zip(text.splitlines(), changed.splitlines(), strict=True))
     assert sum(old != new for old, new in lines) == 1
+
+
+CHILD = """isamap: 1
+name: child
+summary: A child.
+extends: edge.yaml
+units: {store: {count: 1, source: guess}}
+loops: {turn_ns: 5, source: guess}
+"""
+
+
+@pytest.mark.parametrize(("path", "value", "is_found"), EDITS, ids=[path for path, *_ in EDITS])
+def test_an_inherited_parameter_is_replaced_in_the_file_that_states_it(
+    edge: str, tmp_path: Path, path: str, value: str, is_found: Callable[[Machine], bool]
+) -> None:
+    texts = {
+        "grandchild.yaml": "isamap: 1\nname: grandchild\nsummary: A grandchild.\nextends: child.yaml\n",
+        "child.yaml": CHILD,
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    files = edit_parameters(read_chain(str(tmp_path / "grandchild.yaml")), {path: value})
+    below = tmp_path / "below"
+    below.mkdir()
+    for file in files:
+        assert file.path is not None
+        (below / file.path.name).write_text(file.source.text)
+    assert is_found(load_machine(str(below / "grandchild.yaml")))
+
+
+def test_a_sweep_changes_shipped_descriptions_and_what_they_extend(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "child.yaml").write_text("isamap: 1\nname: child\nsummary: A child.\nextends: systolic-16\n")
+    times: list[list[float]] = []
+    for name in ("systolic-16", str(tmp_path / "child.yaml")):
+        words = ["hw", "sweep", name, "--kernel", "gemm_s8s8 M=64 N=32 K=64", "--heuristic", "greedy"]
+        words += ["--jobs", "1", "--json", "--set", "clock_ghz=0.5,1,2", "--set", "units.load.count=1"]
+        assert main(words) == 0
+        times.append([row["ns"] for row in json.loads(capsys.readouterr().out)["rows"]])
+    assert times[0] == times[1]
+    assert times[0][0] > times[0][1] > times[0][2]
+
+
+def test_a_file_that_replaces_what_it_inherits_must_state_the_parameter(tmp_path: Path) -> None:
+    text = "isamap: 1\nname: child\nsummary: A child.\nextends: systolic-16\n"
+    (tmp_path / "child.yaml").write_text(f"{text}units: {{load: {{count: 1, source: host}}}}\n")
+    chain = read_chain(str(tmp_path / "child.yaml"))
+    with pytest.raises(
+        UsageProblem, match=r"does not state `units\.load\.area_mm2`: it has no `area_mm2` there"
+    ):
+        edit_parameters(chain, {"units.load.area_mm2": "2"})
+
+
+def test_a_machine_of_its_parents_name_is_refused_rather_than_written_twice(tmp_path: Path) -> None:
+    text = "isamap: 1\nname: systolic-16\nsummary: A child.\nextends: systolic-16\n"
+    (tmp_path / "systolic-16.yaml").write_text(text)
+    chain = read_chain(str(tmp_path / "systolic-16.yaml"))
+    with pytest.raises(UsageProblem, match="extends a machine of the same name"):
+        edit_parameters(chain, {"clock_ghz": "2"})
 
 
 def test_rows_are_kept_and_gone_on_with(
