@@ -14,7 +14,7 @@ from isamap.machine.fields import read_bytes, read_mapping, read_number, read_te
 from isamap.machine.keys import BYTES, COUNT, NUMBER, TEXT, Keys, LeafKey
 from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Findings, Node, ScalarNode
-from isamap.source import Span, dataclass, fields
+from isamap.source import Span, dataclass, fields, replace
 
 T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures, AccessEnergy)
 
@@ -26,6 +26,12 @@ class StatedParameters(Generic[T]):
     figures: T
     source: ScalarNode | None
     spans: Mapping[str, Span]
+
+    def changes(self, inherited: T) -> T:
+        """Return inherited parameters with those that are stated, and the citations of both."""
+        sources = dict.fromkeys(one.source for one in (self.figures, inherited) if one.source)
+        stated = {name: getattr(self.figures, name) for name in self.spans}
+        return replace(inherited, **stated, source=", ".join(sources))
 
 
 def _figure(name: str) -> LeafKey:

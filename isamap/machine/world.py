@@ -239,8 +239,8 @@ def extend_surroundings(
         clock_ghz=spec.clock_ghz or world.clock_ghz,
         thread_start_ns=spec.thread_start_ns if spec.thread_start_ns is not None else world.thread_start_ns,
         tlb=spec.tlb.figures if spec.tlb is not None else world.tlb,
-        loops=spec.loops.figures if spec.loops is not None else world.loops,
-        model=spec.model.figures if spec.model is not None else world.model,
+        loops=spec.loops.changes(world.loops) if spec.loops is not None else world.loops,
+        model=spec.model.changes(world.model) if spec.model is not None else world.model,
         host=spec.host.text if spec.host is not None else world.host,
         units={
             **world.units,
