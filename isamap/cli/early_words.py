@@ -112,11 +112,10 @@ def read_pair(word: str, span: Span | None = None) -> tuple[str, Size]:
     if is_range(value):
         return name, value
     shown = value if len(value) <= 40 else f"{value[:40]}…"
-    raise _problem(
-        f"`{shown}` is not a value of `{name}`",
-        span,
-        f"write a number, `{name}=1024`, or a range with a typical value, `{name}=1..8192@512`",
-    )
+    advice = f"write a number, `{name}=1024`, or a range with a typical value, `{name}=1..8192@512`"
+    if re.fullmatch(r"[+-]?[0-9]*[.][0-9]+(e[+-]?[0-9]+)?", value):
+        advice = f"sizes are whole numbers; if `{name}` is a scalar of the kernel, leave it out: each call gives it"
+    raise _problem(f"`{shown}` is not a value of `{name}`", span, advice)
 
 
 def read_sizes_file(source: Source) -> list[dict[str, Size]]:

@@ -102,12 +102,14 @@ def _check_names(routine: Routine, sizes: Mapping[str, int | Range]) -> None:
             continue
         near = get_close_matches(name, known, n=1, cutoff=0.5)
         near = near or [k for k in known if k.lower() == name.lower()]
+        meant = f"did you mean `{near[0]}`?" if near else None
+        is_scalar = any(p.name == name for p in routine.params)
         raise _refuse(
             "unknown-size",
             f"`{routine.name}` has no size `{name}`",
             None,
             f"its sizes are {', '.join(known) or 'none'}",
-            advice=f"did you mean `{near[0]}`?" if near else None,
+            advice="leave it out: each call gives the value of a scalar" if is_scalar else meant,
         )
 
 

@@ -1,9 +1,11 @@
 """Suggest this language's spelling of other languages' functions, types and operators.
 
-`fabs(x[i])` is `abs(x[i])`. `a && b` is `a & b`.
+`fabs(x[i])` is `abs(x[i])`. `a && b` is `a & b`. `for (i = 0; …)` is `for i in N`.
 """
 
 from __future__ import annotations
+
+import re
 
 from isamap.source import Edit, Span
 from isamap.syntax import ast
@@ -46,6 +48,31 @@ TYPES: dict[str, str] = {
 """The name here of each type of other languages."""
 _REMARKS = {"pow": "for positive bases"}
 
+_KERNEL = "a text has kernels: `kernel copy(M) { in A: f32[M]; out B: f32[M]; for m in M { B[m] = A[m]; } }`"
+_IN_BODY = "tensors are declared in the body: `in A: f32[M, N];`"
+_HEAD = r"\b(?:kernel|instruction|function) *\w+"
+OTHER_LANGUAGES: tuple[tuple[str, str], ...] = (
+    (rf"{_HEAD} *\([^()]*\[[^()]*¦", _IN_BODY),
+    (rf"{_HEAD} *\((?:[^()]*, *)?(?!scalar|choose)\w+ +¦\w", f"sizes have no type: `(M, N, K)`; {_IN_BODY}"),
+    (rf"{_HEAD} *\((?:[^()]*, *)?\w+ *[*&¦]", _IN_BODY),
+    (rf"{_HEAD} *¦[<\[:]", "sizes stand in parentheses: `kernel copy(M, N) { … }`"),
+    (r"\) *¦(?:->|:)", "results are declared in the body: `out C: f32[M, N];`"),
+    (r"\b(?:in|out|inout|temp) +\w+(?: *[*&])? *¦(?![:,;])", "the type follows the name: `in A: f32[M, N];`"),
+    (r"\b(?:in|out|inout|temp) [^;]*¦,", "a declaration has one name: `in A: f32[M]; in B: f32[N];`"),
+    (r"\b(?:input|output|param) +¦\w", "tensors are declared by `in`, `out` and `temp`: `in A: f32[M];`"),
+    (r"\] *¦\[", "subscripts are separated by commas: `A[m, n]`"),
+    (r": *\w+ *¦<", "a tensor's type has its sizes in brackets: `f32[M, N]`"),
+    (r"\bfor *¦\(", "a loop has a name and a number of iterations: `for m in M { … }`, or `1..M`"),
+    (r"\bfor [^;{]* in [^;{]*¦:", "the body of a loop stands in braces: `for m in M { … }`"),
+    (r"\b(?:parallel|unroll|vectori[sz]e|serial) +¦", "write `for`: isamap chooses the schedule"),
+    (r"\breturn +¦", "a kernel returns nothing: it writes its `out` tensors"),
+    (r"\bwhile *¦", "write `for m in M { … }`, or `seq t in T { … }` for iterations in order"),
+    (r"= [^;]*\( *\w+ *\) *¦\w", "a conversion is a call: `f32(A[m])`"),
+    (r"= [^;]*¦for\b", "a sum is a loop: `C[m] = 0; for n in N { C[m] += A[m, n]; }`"),
+    (r"^\s*\w+ +¦\w+(?: +\w+)? *[:=;]", "a value in between is a `temp` tensor: `temp x: f32[M];`"),
+)
+"""What other languages write around the first token that is not allowed, which follows `¦`, and what to write."""
+
 
 def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
     """Return the equivalent of a call from another language, or None if there is none."""
@@ -56,6 +83,16 @@ def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
 def remark(name: str) -> str:
     """Return a remark about that spelling in parentheses, or ""."""
     return f" ({_REMARKS[name]})" if name in _REMARKS else ""
+
+
+def shape_hint(span: Span, expected: set[str]) -> str | None:
+    """Return what to write in place of another language's construct around the first token that is not allowed."""
+    text = span.source.text
+    if "KERNEL" in expected and text[span.start] not in "/}":
+        return _KERNEL
+    start = max((text.rfind(end, 0, span.start) for end in ";{}"), default=-1)
+    around = f"{text[start + 1 : span.start]}¦{text[span.start : span.end + 40]}"
+    return next((advice for shape, advice in OTHER_LANGUAGES if re.search(shape, around)), None)
 
 
 def sign_hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple[Edit, ...]]:

@@ -50,9 +50,10 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
         case ast.Access():
             return resolve_element(e, scope, place, resolve_index)
         case _:
-            raise problem_at(
-                "not-an-index", f"{place} is made of integers, axes and sizes with + - * / % min max", e.span
-            )
+            said = f"{place} is made of integers, axes and sizes with + - * / % min max"
+            is_range = isinstance(e, ast.Apply) and e.name.text in ("range", "seq", "serial", "grid")
+            advice = "write `for m in M`, or `for m in 1..M`" if is_range else None
+            raise problem_at("not-an-index", said, e.span, advice=advice)
 
 
 def combine(op: str, left: Index, right: Index, e: ast.ExprSyntax, scope: Scope) -> Index:

@@ -28,7 +28,7 @@ from lark.lexer import PatternStr, TerminalDef
 
 from isamap.ir.text_layout import KEYWORDS, layout
 from isamap.source import Diagnostic, Edit, Source, Span, SyntaxProblem
-from isamap.syntax.hints import sign_hint
+from isamap.syntax.hints import shape_hint, sign_hint
 
 FILE = "grammar.json"
 
@@ -251,7 +251,8 @@ def _hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple
             "a guard follows the statement, as in `C[0] = 1 if M > 3;`, or behind the axes of a loop",
             (),
         )
-    return sign_hint(token, span, expected)
+    advice, edits = sign_hint(token, span, expected)
+    return advice or shape_hint(span, expected), edits
 
 
 def _spell_expected(terminals: set[str] | None) -> str:

@@ -180,4 +180,7 @@ def resolve_dtype(name: ast.Ident) -> DType:
     if (here := TYPES.get(name.text)) is not None:
         said, edits = f"there is no type called `{name.text}`", (Edit(name.span, here),)
         raise problem_at("unknown-type", said, name.span, advice=f"write `{here}`", edits=edits)
+    if name.text in ("size", "index"):
+        said = f"`{name.text}` is not a type: sizes have none"
+        raise problem_at("unknown-type", said, name.span, advice="write the name alone: `kernel copy(M, N)`")
     raise unknown_name("unknown-type", "type", name, DTYPES)

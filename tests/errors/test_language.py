@@ -15,6 +15,7 @@ from isamap.ir import DTYPES, OPS, Instruction, Kernel, Range, bind
 from isamap.source import IsamapError, Source
 from isamap.source.codes import read_tables
 from isamap.syntax import parse_module
+from isamap.syntax.hints import OTHER_LANGUAGES
 
 FOLDER = Path(__file__).parent / "language"
 FILES = sorted(FOLDER.glob("*.txt"))
@@ -74,3 +75,44 @@ def test_an_unknown_function_lists_all_that_there_are() -> None:
     (note,) = raised.value.diagnostics[0].notes
     functions = {op.name for op in OPS.values() if op.spelling is None}
     assert {*functions, *DTYPES} <= {*note.removeprefix("known: ").split(", ")}
+
+
+HEAD = "kernel k(M, N) { in A: f32[M, N]; out C: f32[M]; "
+OTHERS = {
+    "kernel k(size M, size N) { out C: f32[M]; }": "sizes have no type",
+    "kernel k(M, int N) { out C: f32[M]; }": "sizes have no type",
+    "kernel k(M: size) { out C: f32[M]; }": "write the name alone",
+    "kernel k(A: f32[M, N], C: f32[M]) { }": "tensors are declared in the body",
+    "kernel k(int M, float *A) { }": "sizes have no type",
+    "kernel k(float *A, int M) { }": "tensors are declared in the body",
+    "kernel k<M, N> { }": "sizes stand in parentheses",
+    "kernel k(M) -> (C: f32[M]) { }": "results are declared in the body",
+    "kernel k(M): { }": "results are declared in the body",
+    "void k(int M, float *A) { }": "a text has kernels",
+    "def k(A, B):\n    return A @ B": "a text has kernels",
+    "func.func @k(%A: memref<64xf32>) { return }": "a text has kernels",
+    "kernel k(M, N) { in float A[M][N]; }": "the type follows the name",
+    "kernel k(M, N) { in A: f32[M][N]; }": "subscripts are separated by commas",
+    "kernel k(M, N) { in A: f32[M], B: f32[N]; }": "a declaration has one name",
+    "kernel k(M, N) { in A: tensor<f32>[M]; }": "a tensor's type has its sizes in brackets",
+    "kernel k(M, N) { input A: f32[M, N]; }": "tensors are declared by `in`",
+    f"{HEAD}for m in range(M) {{ C[m] = 0; }} }}": "write `for m in M`",
+    f"{HEAD}for (m = 0; m < M; m++) {{ C[m] = 0; }} }}": "a loop has a name and a number of iterations",
+    f"{HEAD}for m in M: C[m] = 0; }}": "the body of a loop stands in braces",
+    f"{HEAD}for m in M {{ C[m] = A[m][0]; }} }}": "subscripts are separated by commas",
+    f"{HEAD}parallel for m in M {{ C[m] = 0; }} }}": "write `for`: isamap chooses the schedule",
+    f"{HEAD}while true {{ }} }}": "write `for m in M { … }`",
+    f"{HEAD}var x: f32 = 0; }}": "a value in between is a `temp` tensor",
+    f"{HEAD}const float x = 0; }}": "a value in between is a `temp` tensor",
+    f"{HEAD}for m in M {{ float x = A[m, 0]; C[m] = x; }} }}": "a value in between is a `temp` tensor",
+    f"{HEAD}for m in M {{ C[m] = (float)A[m, 0]; }} }}": "a conversion is a call",
+    f"{HEAD}for m in M {{ C[m] = sum(A[m, n] for n in N); }} }}": "a sum is a loop",
+    f"{HEAD}for m in M {{ C[m] = 0; }} return C; }}": "a kernel returns nothing",
+}
+
+
+def test_constructs_of_other_languages_are_answered_by_those_of_this_one() -> None:
+    found = {text: findings(text) for text in OTHERS}
+    assert {text: said for text, said in found.items() if f"help: {OTHERS[text]}" not in said} == {}
+    used = {advice for _, advice in OTHER_LANGUAGES if any(advice in said for said in found.values())}
+    assert [advice for _, advice in OTHER_LANGUAGES if advice not in used] == []
