@@ -50,28 +50,33 @@ _REMARKS = {"pow": "for positive bases"}
 
 _KERNEL = "a text has kernels: `kernel copy(M) { in A: f32[M]; out B: f32[M]; for m in M { B[m] = A[m]; } }`"
 _IN_BODY = "tensors are declared in the body: `in A: f32[M, N];`"
-_HEAD = r"\b(?:kernel|instruction|function) *\w+"
 OTHER_LANGUAGES: tuple[tuple[str, str], ...] = (
-    (rf"{_HEAD} *\([^()]*\[[^()]*¦", _IN_BODY),
-    (rf"{_HEAD} *\((?:[^()]*, *)?(?!scalar|choose)\w+ +¦\w", f"sizes have no type: `(M, N, K)`; {_IN_BODY}"),
-    (rf"{_HEAD} *\((?:[^()]*, *)?\w+ *[*&¦]", _IN_BODY),
-    (rf"{_HEAD} *¦[<\[:]", "sizes stand in parentheses: `kernel copy(M, N) { … }`"),
+    (r"\bkernel +@ *\([^()]*\[[^()]*¦", _IN_BODY),
+    (
+        r"\bkernel +@ *\((?:[^()]*, *)?(?!scalar|choose)@ +¦@",
+        f"sizes have no type: `(M, N)`; {_IN_BODY}",
+    ),
+    (r"\bkernel +@ *\((?:[^()]*, *)?@ *[*&¦]", _IN_BODY),
+    (
+        r"\bkernel +@ *¦[<\[:]",
+        "sizes stand in parentheses: `kernel copy(M, N) { … }`",
+    ),
     (r"\) *¦(?:->|:)", "results are declared in the body: `out C: f32[M, N];`"),
-    (r"\b(?:in|out|inout|temp) +\w+(?: *[*&])? *¦(?![:,;])", "the type follows the name: `in A: f32[M, N];`"),
+    (r"\b(?:in|out|inout|temp) +@(?: *[*&])? *¦(?![:,;])", "the type follows the name: `in A: f32[M, N];`"),
     (r"\b(?:in|out|inout|temp) [^;]*¦,", "a declaration has one name: `in A: f32[M]; in B: f32[N];`"),
-    (r"\b(?:input|output|param) +¦\w", "tensors are declared by `in`, `out` and `temp`: `in A: f32[M];`"),
+    (r"\b(?:input|output|param) +¦@", "tensors are declared by `in`, `out` and `temp`: `in A: f32[M];`"),
     (r"\] *¦\[", "subscripts are separated by commas: `A[m, n]`"),
-    (r": *\w+ *¦<", "a tensor's type has its sizes in brackets: `f32[M, N]`"),
+    (r": *@ *¦<", "a tensor's type has its sizes in brackets: `f32[M, N]`"),
     (r"\bfor *¦\(", "a loop has a name and a number of iterations: `for m in M { … }`, or `1..M`"),
     (r"\bfor [^;{]* in [^;{]*¦:", "the body of a loop stands in braces: `for m in M { … }`"),
     (r"\b(?:parallel|unroll|vectori[sz]e|serial) +¦", "write `for`: isamap chooses the schedule"),
     (r"\breturn +¦", "a kernel returns nothing: it writes its `out` tensors"),
     (r"\bwhile *¦", "write `for m in M { … }`, or `seq t in T { … }` for iterations in order"),
-    (r"= [^;]*\( *\w+ *\) *¦\w", "a conversion is a call: `f32(A[m])`"),
+    (r"= [^;]*\( *@ *\) *¦@", "a conversion is a call: `f32(A[m])`"),
     (r"= [^;]*¦for\b", "a sum is a loop: `C[m] = 0; for n in N { C[m] += A[m, n]; }`"),
-    (r"^\s*\w+ +¦\w+(?: +\w+)? *[:=;]", "a value in between is a `temp` tensor: `temp x: f32[M];`"),
+    (r"^\s*@ +¦@(?: +@)? *[:=;]", "a value in between is a `temp` tensor: `temp x: f32[M];`"),
 )
-"""What other languages write around the first token that is not allowed, which follows `¦`, and what to write."""
+"""What others write around the first token that is not allowed, behind `¦` (`@`: a word), and what to write."""
 
 
 def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
@@ -92,7 +97,8 @@ def shape_hint(span: Span, expected: set[str]) -> str | None:
         return _KERNEL
     start = max((text.rfind(end, 0, span.start) for end in ";{}"), default=-1)
     around = f"{text[start + 1 : span.start]}¦{text[span.start : span.end + 40]}"
-    return next((advice for shape, advice in OTHER_LANGUAGES if re.search(shape, around)), None)
+    shapes = ((shape.replace("@", "[A-Za-z_0-9]+"), advice) for shape, advice in OTHER_LANGUAGES)
+    return next((advice for shape, advice in shapes if re.search(shape, around)), None)
 
 
 def sign_hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple[Edit, ...]]:
