@@ -355,6 +355,21 @@ case("names with spaces, dots, keywords of C and Python", [("Add", ["for", "clas
 case("names that differ in case and punctuation only",
      [("Add", ["a.b", "a/b"], ["a_b"], {}), ("Mul", ["a_b", "A_B"], ["a:b"], {})],
      {"a.b": f(3), "a/b": f(3), "A_B": f(3)}, ["a:b"])
+# sequences and optional values
+case("parts of a tensor by a sequence",
+     [("SplitToSequence", ["x"], ["s"], {"axis": 1, "keepdims": 0}), ("SequenceAt", ["s", "last"], ["a"], {}),
+      ("SequenceLength", ["s"], ["n"], {}), ("ConcatFromSequence", ["s"], ["y"], {"axis": -1, "new_axis": 1})],
+     {"x": f(2, 3)}, ["y", "a", "n"], {"last": sc(-1, np.int64)})
+case("a sequence of uneven parts",
+     [("SplitToSequence", ["x", "two"], ["s"], {"axis": 1}), ("SplitToSequence", ["x", "k"], ["t"], {"axis": -1}),
+      ("SequenceAt", ["s", "two"], ["y"], {}), ("SequenceAt", ["t", "back"], ["z"], {})],
+     {"x": f(2, 5)}, ["y", "z"], {"two": sc(2, np.int64), "k": i64(1, 4), "back": sc(-2, np.int32)})
+case("a sequence that grows before its last element",
+     [("SequenceConstruct", ["x", "z"], ["s"], {}), ("SequenceInsert", ["s", "a", "place"], ["t"], {}),
+      ("SequenceInsert", ["t", "x"], ["u"], {}), ("ConcatFromSequence", ["u"], ["y"], {"axis": 1})],
+     {"x": f(2, 3), "z": f(2, 1), "a": f(2, 2)}, ["y"], {"place": sc(-1, np.int64)})
+case("an optional value", [("Optional", ["x"], ["o"], {}), ("OptionalHasElement", ["o"], ["h"], {}),
+     ("OptionalGetElement", ["o"], ["y"], {})], {"x": f(2, 3)}, ["y", "h"])
 case("dropout and its mask", [("Dropout", ["x"], ["y", "m"], {})], {"x": f(4)}, ["y", "m"])
 case("reverse sequence", [("ReverseSequence", ["x", "l"], ["y"], {"batch_axis": 1, "time_axis": 0})],
      {"x": f(4, 3)}, constants={"l": i64(1, 2, 4)})
@@ -371,6 +386,7 @@ case("grid sample border",
 
 OF_ONNXRUNTIME = frozenset(
     {
+        "an optional value",
         "conv transpose grouped",
         "global lp pools",
         "max pool bytes",

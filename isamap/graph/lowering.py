@@ -35,6 +35,7 @@ from isamap.graph.model_program import BodyInput, Control, KernelCall, ModelProg
 from isamap.graph.model_program import reads_of as reads_of_step
 from isamap.graph.model_program import writes_of as writes_of_step
 from isamap.graph.operators import OPERATORS
+from isamap.graph.operators.data_movement import SEQUENCES
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes
 from isamap.graph.program_rules import check_model
@@ -190,7 +191,7 @@ class Lowering:
                 known = fold_sizes(applied)
                 if known is not None:
                     return [known], "known"
-        if any(v is not None and not v.dtype for v in inputs):
+        if any(v is not None and not v.dtype and node.op not in SEQUENCES for v in inputs):
             raise NotTaken("no kernel computes with the type of an input")
         if node.op not in TAKE_CODED and any(v is not None and v.dtype in CODED for v in inputs):
             raise NotTaken("no kernel computes with the type of an input, which is only cast")
@@ -305,6 +306,8 @@ class Lowering:
         arguments = [next(left) if value.known is None else value for value in given]
         results = inner.of_graph(graph, arguments, KernelScope(names, scope.opsets, scope.depth + 1))
         self.nodes = inner.nodes
+        if not all(value.dtype for value in results):
+            raise NotTaken("data decides the elements of the sequence")
         found = {f"o{n}": value for n, value in enumerate(results)}
         outputs, findings = own_results(found, dict.fromkeys(found, ()), making)
         if findings:

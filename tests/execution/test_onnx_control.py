@@ -245,6 +245,50 @@ def test_the_commands_take_a_model_with_a_choice(
     assert all(layer["predicted_ns"] > 0 for layer in json.loads(capsys.readouterr().out)["layers"])
 
 
+def sequence(name: str) -> Any:
+    return onnx.helper.make_tensor_sequence_value_info(name, F32, None)
+
+
+def test_a_loop_that_is_written_out_appends_to_a_sequence() -> None:
+    body: Described = [
+        ("Cast", ["i"], ["f"], {"to": F32}),
+        ("Add", ["x", "f"], ["more"], {}),
+        ("SequenceInsert", ["s", "more"], ["longer"], {}),
+        ("Identity", ["c"], ["c2"], {}),
+    ]
+    graph = inside(body, [("i", I64, []), ("c", BOOL, [])], [("c2", BOOL, [])])
+    graph.input.append(sequence("s"))
+    graph.output.append(sequence("longer"))
+    nodes: Described = [
+        ("SequenceEmpty", [], ["none"], {}),
+        ("Loop", ["n", "", "none"], ["all"], {"body": graph}),
+        ("ConcatFromSequence", ["all"], ["y"], {"axis": 0}),
+    ]
+    model = make(nodes, {"x": drawn(2, 3)}, ["y"], {"n": np.asarray(3)})
+    x = drawn(2, 3)
+    found = compile_model(imported(model), MACHINE, jobs=1)({"x": x})
+    np.testing.assert_array_equal(found["y"], np.concatenate([x, x + 1, x + 2]))
+
+
+def test_a_sequence_that_data_decides_is_refused_with_the_reason() -> None:
+    graphs = [inside([("SequenceConstruct", names, ["s"], {})], [], []) for names in (["x"], ["x", "x"])]
+    for graph in graphs:
+        graph.output.append(sequence("s"))
+    nodes: Described = [
+        ("If", ["c"], ["s"], {"then_branch": graphs[0], "else_branch": graphs[1]}),
+        ("ConcatFromSequence", ["s"], ["y"], {"axis": 0}),
+    ]
+    with pytest.raises(UsageProblem, match="data decides the elements of the sequence"):
+        imported(make(nodes, {"x": drawn(2, 3), "c": np.asarray(True)}, ["y"])).whole()
+    nodes = [("SplitToSequence", ["x"], ["s"], {}), ("SequenceAt", ["s", "i"], ["y"], {})]
+    beyond = make(nodes, {"x": drawn(2, 3)}, ["y"], {"i": np.asarray(2)})
+    with pytest.raises(UsageProblem, match="the position 2 in a sequence of 2"):
+        imported(beyond).whole()
+    rows = opened(make(nodes, {"x": drawn(2, 3)}, ["y"], {"i": np.asarray(1)}), x=["rows"])
+    with pytest.raises(UsageProblem, match="the length of the sequence is open"):
+        imported(rows, sizes={"rows": (1, 8)}).whole()
+
+
 def test_what_data_would_change_in_type_or_without_end_is_refused_with_the_reason() -> None:
     then, other = (
         inside([("Reshape", ["x", "sizes"], ["r"], {})], [], [("r", F32, None)], sizes=np.asarray(sizes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
 
@@ -202,6 +202,69 @@ def _trilu(o: Applied) -> Value:
     )
 
 
+# --- sequences of known length, and optional values that exist: no step makes them or takes them apart -----
+
+
+@dataclass(frozen=True, slots=True)
+class ValueList(Value):
+    """A sequence of tensors. Its type is "", so only operators on sequences take it."""
+
+    items: tuple[Value, ...] = ()
+
+
+def _items(o: Applied) -> tuple[Value, ...]:
+    found = o[0]
+    if not isinstance(found, ValueList):
+        raise NotTaken("data decides the elements of the sequence")
+    return found.items
+
+
+def _part_items(o: Applied, number: int, most: int) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Return the elements before and after the position in an input, by default `most`. Raises: NotTaken."""
+    items, (place,) = _items(o), o.integers(number) or (most,)
+    if not -len(items) <= place <= most:
+        raise NotTaken(f"the position {place} in a sequence of {len(items)}")
+    return items[:place], items[place:]
+
+
+def _split_to_sequence(o: Applied) -> Value:
+    x, sizes = o[0], o.known(1)
+    axis = o.axis(o.integer("axis", 0), x.rank)
+    if is_open(length := x.shape[axis]):
+        raise NotTaken("the length of the sequence is open")
+    if sizes is None or sizes.ndim == 0:
+        sizes = np.diff([*range(0, length, 1 if sizes is None else max(int(sizes), 1)), length])
+    items = o.calls("Split", (x, known_value(sizes, "i64")), len(sizes), axis=axis)
+    if o.optional(1) is None and not o.integer("keepdims", 1):
+        items = tuple(o.call("Squeeze", item, known_value([axis], "i64")) for item in items)
+    return ValueList("", (), items=items)
+
+
+def _concat_from_sequence(o: Applied) -> Value:
+    items, axis = _items(o), o.integer("axis", 0)
+    if o.integer("new_axis", 0):
+        items = [o.call("Unsqueeze", item, known_value([axis], "i64")) for item in items]
+    return o.call("Concat", *items, axis=axis)
+
+
+def _insert(o: Applied) -> Value:
+    before, behind = _part_items(o, 2, len(_items(o)))
+    return ValueList("", (), items=(*before, o[1], *behind))
+
+
+SEQUENCES: Mapping[str, Lowered] = {
+    "ConcatFromSequence": _concat_from_sequence,
+    "Optional": lambda o: o[0],
+    "OptionalGetElement": lambda o: o[0],
+    "OptionalHasElement": lambda o: known_value(np.asarray(o.optional(0) is not None), "bool"),
+    "SequenceAt": lambda o: _part_items(o, 1, len(_items(o)) - 1)[1][0],
+    "SequenceConstruct": lambda o: ValueList("", (), items=o.all),
+    "SequenceEmpty": lambda _: ValueList("", ()),
+    "SequenceInsert": _insert,
+    "SequenceLength": lambda o: known_value(np.asarray(len(_items(o))), "i64"),
+    "SplitToSequence": _split_to_sequence,
+}
+
 LAYOUT: Mapping[str, Lowered] = {
     "Transpose": _transpose,
     "Concat": _concat,
@@ -210,4 +273,5 @@ LAYOUT: Mapping[str, Lowered] = {
     "Expand": _expand,
     "Tile": _tile,
     "Trilu": _trilu,
+    **SEQUENCES,
 }
