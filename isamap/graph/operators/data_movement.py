@@ -54,9 +54,7 @@ def _is_of_matrices(order: Sequence[int]) -> bool:
 
 
 def _concat(o: Applied) -> Value:
-    values = o.all
-    axis = o.axis(o.integer("axis", 1), values[0].rank)
-    return concatenate_values(o, values, axis)
+    return concatenate_values(o, o.all, o.axis(o.integer("axis", 1), o[0].rank))
 
 
 def concatenate_values(o: Applied, values: Sequence[Value], axis: int) -> Value:
@@ -65,13 +63,12 @@ def concatenate_values(o: Applied, values: Sequence[Value], axis: int) -> Value:
     rest = [v.shape[:axis] + v.shape[axis + 1 :] for v in values]
     if len(set(rest)) > 1 or len({v.dtype for v in values}) > 1:
         raise NotTaken("sizes or types that do not go together")
-    total = sum(v.shape[axis] for v in values)
     there = [v for v in values if v.shape[axis]]
     if len(there) == 1:
         return there[0]
     order = next((v.order for v in there if v.order), ())
     flat = [o.making.laid(v, order).flat for v in there]
-    shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
+    shape = (*first.shape[:axis], sum(v.shape[axis] for v in values), *first.shape[axis + 1 :])
     place, lying = order.index(axis) if order else axis, permute_sizes(shape, order)
     inner = size_bytes(first.dtype, lying[place + 1 :])
     y = o.making.fresh(first.dtype, lying)
@@ -143,8 +140,7 @@ def clip_slice(start: int, end: int, step: int, size: int) -> tuple[int, int, in
 
 
 def _expand(o: Applied) -> Value:
-    x, target = o[0], o.integers(1)
-    return expand_value(o, x, broadcast_shape([x.shape, target or ()]))
+    return expand_value(o, o[0], broadcast_shape([o[0].shape, o.integers(1) or ()]))
 
 
 def expand_value(o: Applied, x: Value, shape: Sequence[int]) -> Value:
@@ -167,12 +163,10 @@ def _tile(o: Applied) -> Value:
     x, repeats = o[0], o.integers(1)
     if repeats is None or len(repeats) != x.rank or any(times < 0 for times in repeats):
         raise NotTaken(f"{x.rank} axes are not repeated {repeats} times")
-    wide = expand_value(
-        o,
-        x.shaped([n for size in x.shape for n in (1, size)]),
-        [n for times, size in zip(repeats, x.shape, strict=True) for n in (times, size)],
-    )
-    return o.making.plain(wide).shaped([times * size for times, size in zip(repeats, x.shape, strict=True)])
+    pairs = list(zip(repeats, x.shape, strict=True))
+    narrow = x.shaped([n for size in x.shape for n in (1, size)])
+    wide = expand_value(o, narrow, [n for pair in pairs for n in pair])
+    return o.making.plain(wide).shaped([times * size for times, size in pairs])
 
 
 def _trilu(o: Applied) -> Value:

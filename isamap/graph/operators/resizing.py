@@ -191,9 +191,8 @@ def _taps(along: ResizedAxis, how: Interpolation) -> tuple[Any, Any]:
 def resize_axes(o: Applied, x: Value, axes: Mapping[int, ResizedAxis], how: Interpolation) -> Value:
     """Return a value with some axes resized: repetitions together, others one by one.
 
-    Integers are interpolated in f64 and then rounded half to even, as ONNX's evaluator does it.
-
-    Raises: NotTaken for sizes beyond the limit of a result, before any place is computed.
+    Integers are interpolated in f64 and then rounded half to even, as ONNX's evaluator does it. Raises:
+    NotTaken for sizes beyond the limit of a result, before any place is computed.
     """
     for along in axes.values():
         reach = 1 + int(min(2 / along.scale, 1 << 30)) if 0 < along.scale < 1 and how.is_antialiased else 1
