@@ -46,71 +46,10 @@ _FIRST_STEPS = (
     ("isamap doctor", "see what this computer has and lacks"),
 )
 
-KERNEL = """\
-# y = max(A x + b, 0): a layer of M outputs. The loops may run in any order.
-kernel NAME(M, N) {
-  in A: f32[M, N];
-  in x: f32[N];
-  in b: f32[M];
-  out y: f32[M];
-  for m in M { y[m] = b[m]; }
-  for m in M, n in N { y[m] += A[m, n] * x[n]; }
-  for m in M { y[m] = max(y[m], 0); }
-}
-"""
-PROGRAM = """\
-#include <stdio.h>
-#include <stdlib.h>
-#include "NAME.h"
-
-enum { M = 256, N = 512 }; /* as in the Makefile */
-static float A[M][N], x[N], b[M], y[M];
-
-int main(void) {
-  for (int m = 0; m < M; m++) for (int n = 0; n < N; n++) A[m][n] = (float)((m + n) % 7 - 3);
-  for (int n = 0; n < N; n++) x[n] = (float)(n % 5 - 2);
-  for (int m = 0; m < M; m++) b[m] = (float)m;
-  NAME_args args = {.A = &A[0][0], .A_stride0 = sizeof A[0], .x = x, .b = b, .y = y};
-  void *workspace = malloc(NAME_workspace_bytes(&args) + 1);
-  int status = workspace ? NAME(&args, workspace, NULL) : 1;
-  int wrong = 0;
-  for (int m = 0; m < M; m++) {
-    float sum = b[m];
-    for (int n = 0; n < N; n++) sum += A[m][n] * x[n];
-    wrong += y[m] != (sum > 0 ? sum : 0); /* whole numbers: sums in any order are equal */
-  }
-  printf("status %d, %d of %d results differ\\n", status, wrong, M);
-  free(workspace);
-  return status || wrong;
-}
-"""
-MAKEFILE = """\
-# `make` compiles the kernel for this computer and runs the program; `make HW=generic-c` uses plain C.
-HW = host
-SIZES = M=256 N=512
-# The flags stand in the first comment of the emitted file; gcc needs the others, which clang does not know.
-FLAGS = $(shell sed -n 's/.*Compile with \\(.*\\);/\\1/p' out/NAME.c)
-GCC = -fno-tree-loop-vectorize -fno-tree-coalesce-vars -fno-tree-sink -fno-tree-loop-distribute-patterns \\
-  -fno-predictive-commoning -fno-schedule-insns2
-CC = gcc
-
-run: NAME
-\t./NAME
-
-NAME: main.c out/NAME.c
-\t$(CC) $(FLAGS) $(GCC) -Iout main.c out/NAME.c -o NAME
-
-out/NAME.c: NAME.ir Makefile
-\tisamap compile NAME.ir --hw $(HW) -D $(SIZES) -o out
-
-verify:
-\tisamap verify NAME.ir --hw $(HW) -D M=5 N=7
-
-clean:
-\trm -rf NAME out
-
-.PHONY: run verify clean
-"""
+_FILES = Path(__file__).parent
+KERNEL = (_FILES / "new_project.ir").read_text(encoding="utf-8")
+PROGRAM = (_FILES / "new_project.c").read_text(encoding="utf-8")
+MAKEFILE = (_FILES / "new_project.mk").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

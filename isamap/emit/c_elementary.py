@@ -28,6 +28,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from math import isfinite
+from pathlib import Path
+from string import Template
 
 from isamap.emit.c_names import CNames
 from isamap.emit.c_steps import call_text
@@ -67,21 +69,14 @@ def _texts() -> Iterator[FunctionText]:
     for lanes in (1, *LANES):
         n = lanes_type(lanes)
         types = ("float", "uint32_t") if lanes == 1 else (n, f"u32x{lanes}")
-        yield FunctionText(
-            f"type_{n}", "" if lanes == 1 else _TYPES.replace("$N", str(lanes)).replace("$B", str(4 * lanes))
-        )
-        parts = (_ONE if lanes == 1 else _ALL) | _BOTH
-        for name, text in parts.items():
-            made = (
-                text.replace("$n", n)
-                .replace("$F", types[0])
-                .replace("$U", types[1])
-                .replace("$N", str(lanes))
-            )
-            yield FunctionText(f"{name}_{n}", made, _needs(name, made, n, parts))
+        given = {"n": n, "F": types[0], "U": types[1], "N": lanes, "B": 4 * lanes}
+        yield FunctionText(f"type_{n}", "" if lanes == 1 else Template(_TEXTS["f32x$N"]).substitute(given))
+        for name, text in _PARTS.items():
+            made = Template(_TEXTS.get(f"{name}_{n}", text)).substitute(given)
+            yield FunctionText(f"{name}_{n}", made, _needs(name, made, n, _PARTS))
         for name in sorted(FUNCTIONS, key=lambda name: (len(_find_calls(name)), name)):
             made = _text(name, n, types)
-            yield FunctionText(f"{name}_{n}", made, _needs(name, made, n, (*parts, *FUNCTIONS)))
+            yield FunctionText(f"{name}_{n}", made, _needs(name, made, n, (*_PARTS, *FUNCTIONS)))
 
 
 def part_text(name: str, emit: EmitCall) -> str:
@@ -98,148 +93,20 @@ def _needs(name: str, text: str, n: str, known: Iterable[str]) -> tuple[str, ...
     return (f"type_{n}", *called)
 
 
-_ONE = {
-    "bits": """\
-static inline uint32_t bits_f32(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-""",
-    "of_bits": """\
-static inline float of_bits_f32(uint32_t bits) {
-  float x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
-""",
-    "where": """\
-static inline uint32_t where_f32(int is) {
-  return 0u - (uint32_t)is;
-}
-""",
-    "all": """\
-static inline float all_f32(float x) {
-  return x;
-}
-""",
-    "number": """\
-static inline float number_f32(uint32_t whole) {
-  return (float)(int32_t)whole;
-}
-""",
-}
-_TYPES = """\
-typedef float f32x$N __attribute__((vector_size($B)));
-typedef uint32_t u32x$N __attribute__((vector_size($B)));
-typedef int32_t i32x$N __attribute__((vector_size($B)));
-"""
-_ALL = {
-    "bits": """\
-static inline $U bits_$n($F x) {
-  return ($U)x;
-}
-""",
-    "of_bits": """\
-static inline $F of_bits_$n($U bits) {
-  return ($F)bits;
-}
-""",
-    "where": """\
-static inline $U where_$n(i32x$N is) {
-  return ($U)is;
-}
-""",
-    "all": """\
-static inline $F all_$n(float x) {
-  return x - ($F){0};
-}
-""",
-    "number": """\
-static inline $F number_$n($U whole) {
-  return __builtin_convertvector((i32x$N)whole, $F);
-}
-""",
-}
-_BOTH = {
-    "some_beyond": """\
-/* Whether a < b does not hold somewhere. */
-static inline int some_beyond_$n($F a, $F b) {
-  const $U within = where_$n(a < b);
-  uint32_t bits[$N];
-  uint32_t all = ~0u;
-  memcpy(bits, &within, sizeof bits);
-  for (int i = 0; i < $N; i++) all &= bits[i];
-  return all == 0u;
-}
-""",
-    "multiply_add": """\
-static inline $F multiply_add_$n($F a, $F b, $F c) {
-  return a * b + c;
-}
-""",
-    "choose": """\
-static inline $F choose_$n($U where, $F a, $F b) {
-  return of_bits_$n((bits_$n(a) & where) | (bits_$n(b) & ~where));
-}
-""",
-    "if_less": """\
-/* Where a < b, else d. */
-static inline $F if_less_$n($F a, $F b, $F c, $F d) {
-  return choose_$n(where_$n(a < b), c, d);
-}
-""",
-    "at_least": """\
-/* The larger; where x is not a number, x. */
-static inline $F at_least_$n($F x, $F low) {
-  return if_less_$n(x, low, low, x);
-}
-""",
-    "at_most": """\
-static inline $F at_most_$n($F x, $F high) {
-  return if_less_$n(high, x, high, x);
-}
-""",
-    "size": """\
-static inline $F size_$n($F x) {
-  return of_bits_$n(bits_$n(x) & 0x7fffffffu);
-}
-""",
-    "nearest": """\
-/* To a whole number below 2**22, as adding and taking away 1.5 * 2**23 rounds. */
-static inline $F nearest_$n($F x) {
-  return x + 12582912.0f - 12582912.0f;
-}
-""",
-    "sqrt": """\
-static inline $F sqrt_$n($F x) {
-  float lanes[$N];
-  memcpy(lanes, &x, sizeof x);
-  for (int i = 0; i < $N; i++) lanes[i] = __builtin_sqrtf(lanes[i]);
-  memcpy(&x, lanes, sizeof x);
-  return x;
-}
-""",
-    "scale": """\
-/* x * 2**n in two factors, as 2**n may lie outside of what floats reach. */
-static inline $F scale_$n($F x, $F n) {
-  $U biased = bits_$n(n + 12582912.0f) - 0x4b3fff00u, first = biased >> 1;
-  return x * of_bits_$n((first - 1u) << 23) * of_bits_$n((biased - first - 1u) << 23);
-}
-""",
-    "exponent": """\
-static inline $F exponent_$n($F x) {
-  return number_$n(((bits_$n(x) >> 23) & 255u) - 127u);
-}
-""",
-}
+def read_functions(file: str) -> dict[str, str]:
+    """Return the functions of a file of C templates by their names. An empty line ends a function."""
+    blocks = (
+        Path(__file__).with_name(file).read_text(encoding="utf-8").rstrip("\n").split("\n\n")[1:]
+    )  # after the comment
+    named = re.compile(r"^(?:static .*? (?=[\w${}]+\([\w$])|typedef \S+ |#define )([\w${}]+)", re.MULTILINE)
+    return {found[1]: f"{block}\n" for block in blocks if (found := named.search(block))}
+
+
+_TEXTS = read_functions("elementary.c")
+_PARTS = {name.removesuffix("_$n"): text for name, text in _TEXTS.items() if re.fullmatch(r"\w+_\$n", name)}
 """The building blocks of definitions, by the names of their functions."""
-
-
 ELEMENTARY_NAMES = tuple(
-    f"{name}_{lanes_type(lanes)}"
-    for lanes in (1, *LANES)
-    for name in ("type", *((_ONE if lanes == 1 else _ALL) | _BOTH), *FUNCTIONS)
+    f"{name}_{lanes_type(lanes)}" for lanes in (1, *LANES) for name in ("type", *_PARTS, *FUNCTIONS)
 )
 """The names of `elementary`, without its texts."""
 
@@ -261,40 +128,21 @@ def _operations(e: Expr) -> Iterator[str]:
 def _text(name: str, n: str, types: tuple[str, str]) -> str:
     """Return a definition as a C function: a variable for each step."""
     found = definition(name)
-    given = found.params[0]
+    first = found.params[0]
     params = ", ".join(f"{types[0]} {p.name}" for p in found.params)
     lines = [f"static inline {types[0]} {name}_{n}({params}) {{"]
     lines += [f"  const {types[e.dtype == BOOL]} {step} = {_value(e, n)};" for step, e in found.steps]
     result = _value(found.result, n)
     if found.below is None:
         return "\n".join([*lines, f"  return {result};", "}", ""])
-    size, limit = f"size_{n}({given.name})", f"all_{n}({found.below!r}f)"
+    size, limit = f"size_{n}({first.name})", f"all_{n}({found.below!r}f)"
     lines.append(f"  const {types[0]} found = {result};")
-    beyond = f"{name}_beyond_{n}({given.name}, found)"
+    beyond = f"{name}_beyond_{n}({first.name}, found)"
     lines.append(f"  return some_beyond_{n}({size}, {limit}) ? {beyond} : found;")
-    return _BEYOND[n == "f32"].replace("$f", name).replace("$n", n).replace("$F", types[0]).replace(
-        "$N", n.removeprefix("f32x")
-    ).replace("$B", repr(found.below)) + "\n".join([*lines, "}", ""])
-
-
-# A function of its own: the calls in it would keep nothing in registers around each place that computes it.
-_BEYOND = (
-    """\
-/* Lanes that the definition is not for, by C's library. */
-static __attribute__((noinline, cold)) $F $f_beyond_$n($F x, $F found) {
-  for (int i = 0; i < $N; i++) {
-    if (!(__builtin_fabsf(x[i]) < $Bf)) found[i] = __builtin_$ff(x[i]);
-  }
-  return found;
-}
-""",
-    """\
-static inline float $f_beyond_f32(float x, float found) {
-  (void)found;
-  return __builtin_$ff(x);
-}
-""",
-)
+    # A function of its own: the calls in it would keep nothing in registers around each place that computes it.
+    other = Template(_TEXTS["${f}_beyond_f32" if n == "f32" else "${f}_beyond_$n"])
+    given = {"f": name, "n": n, "F": types[0], "N": n.removeprefix("f32x"), "B": repr(found.below)}
+    return other.substitute(given) + "\n".join([*lines, "}", ""])
 
 
 _CALLED = {

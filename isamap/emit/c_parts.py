@@ -28,6 +28,7 @@ sums from memory (docs/decisions/0021-copies-apart.md).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from isamap.emit.c_text import identifiers
 from isamap.ir import product
@@ -118,18 +119,8 @@ def _list_parameters(parameters: Sequence[tuple[str, str]]) -> str:
     return ",\n    ".join(declared for declared, _ in parameters) or "void"
 
 
-POOL_TYPE = """
-#ifndef ISAMAP_POOL
-#define ISAMAP_POOL
-/* Threads that the caller lends. `parallel_for` calls body(argument, part) once for each part from 0 to
-   parts-1, in any order and on any threads, and returns when all calls have; `pool` is this struct itself,
-   which may be the first member of a larger one. isamap_pool.c has one. */
-typedef struct isamap_pool {
-  void (*parallel_for)(
-      struct isamap_pool *pool, int64_t parts, void (*body)(void *argument, int64_t part), void *argument);
-} isamap_pool;
-#endif
-""".strip().splitlines()
+_POOL = Path(__file__).with_name("isamap_pool.h").read_text(encoding="utf-8")
+POOL_TYPE = _POOL[_POOL.index("#ifndef ISAMAP_POOL\n") : _POOL.index("#endif") + len("#endif")].splitlines()
 
 
 def run_text(name: str) -> list[str]:

@@ -162,29 +162,7 @@ def with_usable(figure: CacheFigure, usable: int) -> CacheFigure:
 SLOWER = 1.5
 WAITS_NS = tuple(31_250 << n for n in range(11))  # up to 32 ms: few kernels come back to a cache so late
 
-SAMPLER = """\
-typedef void timed(unsigned char *const *data, const int64_t *numbers, int64_t trips);
-
-static int64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* The last of the numbers says how long nothing is touched before a sample. */
-void sample(timed *f, unsigned char *const *data, const int64_t *numbers, int64_t trips, int64_t count,
-            int64_t *ns) {
-  const int64_t one_block[1] = {1};
-  for (int64_t n = 0; n < count; ++n) {
-    f(data, numbers, 2);
-    int64_t start = now();
-    while (now() - start < numbers[1]) f(data, one_block, 1);  /* wide units fall asleep, and wake slowly */
-    start = now();
-    f(data, numbers, trips);
-    ns[n] = now() - start;
-  }
-}
-"""
+SAMPLER = Path(__file__).with_name("cache_sampler.c").read_text(encoding="utf-8")
 
 
 def kept_streams(machine: Machine, ways: Sequence[Stream]) -> tuple[Stream, ...]:
