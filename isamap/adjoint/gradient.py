@@ -48,7 +48,12 @@ def differentiate(
     names = AdjointNames(kernel)
     built = single_assignment(kernel, names)
     results = _of(kernel, of)
-    sources = _by(kernel, by)
+    arrays = [o for o in kernel.operands if o.role in ("in", "inout") and o.dtype.is_float]
+    scalars = [p.name for p in kernel.params if p.dtype is not None and p.dtype.is_float]
+    known = [*(o.name for o in arrays), *scalars]
+    sources = check_names(by, known, "an input of floats of the kernel", "--by") or [
+        o.name for o in arrays if o.role == "in"
+    ]
     active = _active(built, set(sources))
     backward = Backward(kernel, built, active, names)
     backward.seed(results)
@@ -74,15 +79,6 @@ def differentiate(
 def _of(kernel: Kernel, named: Sequence[str]) -> list[str]:
     known = [o.name for o in kernel.operands if o.role in ("out", "inout") and o.dtype.is_float]
     return check_names(named, known, "a result of floats of the kernel", "--of") or known
-
-
-def _by(kernel: Kernel, named: Sequence[str]) -> list[str]:
-    arrays = [o for o in kernel.operands if o.role in ("in", "inout") and o.dtype.is_float]
-    scalars = [p.name for p in kernel.params if p.dtype is not None and p.dtype.is_float]
-    known = [*(o.name for o in arrays), *scalars]
-    return check_names(named, known, "an input of floats of the kernel", "--by") or [
-        o.name for o in arrays if o.role == "in"
-    ]
 
 
 def check_names(named: Sequence[str], known: Sequence[str], what: str, option: str) -> list[str]:

@@ -54,11 +54,7 @@ def single_assignment(kernel: Kernel, names: AdjointNames) -> Built:
             _loop(made, members)
     finals = {o.name: made.current[o.name] for o in kernel.operands if o.name in made.current}
     built = Built(tuple(made.operands.values()), tuple(made.made), finals)
-    return _rename_arrays(built, _names_of_results(kernel, built, names))
-
-
-def _names_of_results(kernel: Kernel, built: Built, names: AdjointNames) -> dict[str, str]:
-    """Return new names of arrays, so that each result has its own name."""
+    # New names of arrays, so that each result has its own name.
     known, found = {o.name for o in built.operands}, dict[str, str]()
     for name in (o.name for o in kernel.operands if o.role == "out" and o.name in built.finals):
         final = built.finals[name]
@@ -68,7 +64,7 @@ def _names_of_results(kernel: Kernel, built: Built, names: AdjointNames) -> dict
             found[final.name] = name
         if name in known:
             found[name] = final.name if final.step is None else names.fresh(f"{name}_1")
-    return found
+    return _rename_arrays(built, found)
 
 
 def _rename_arrays(built: Built, names: Mapping[str, str]) -> Built:

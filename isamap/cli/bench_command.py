@@ -90,15 +90,6 @@ def _cells(cell: str) -> Callable[[Given], Sequence[Any]]:
     return cases
 
 
-def _convolutions(suite: str) -> Callable[[Given], Sequence[Any]]:
-    def cases(given: Given) -> Sequence[Any]:
-        from isamap.bench.convolution_cases import conv_cases
-
-        return conv_cases(suite, given["layout"] or LAYOUTS[0], _parts(given) if "suite" in given else None)
-
-    return cases
-
-
 def _sparse(given: Given) -> Sequence[Any]:
     from isamap.bench.sparse_products import sparse_cases
 
@@ -124,7 +115,13 @@ def _images(title: str, suite: str, more: tuple[str, ...] = ()) -> Suite:
     summary = f"Time the convolutions of {title.removesuffix(' conv')} {_BESIDE}"
     types, libraries = ("f32", "bf16", "int8"), ("torch", "onnxruntime")
     options = (*more, "layout", "packed")
-    return Suite(summary, title, "convolution", types, libraries, options, _convolutions(suite))
+
+    def cases(given: Given) -> Sequence[Any]:
+        from isamap.bench.convolution_cases import conv_cases
+
+        return conv_cases(suite, given["layout"] or LAYOUTS[0], _parts(given) if "suite" in given else None)
+
+    return Suite(summary, title, "convolution", types, libraries, options, cases)
 
 
 GEMM = _products("DeepBench GEMM", f"Time DeepBench's products {_BESIDE}", ("suite",), _gemm)

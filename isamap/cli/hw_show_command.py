@@ -51,7 +51,8 @@ def show_command(asked: ShowOptions) -> Answer:
         found[f.instruction] = {
             f"measured_{what}_ns": m.least if m is not None else None for what, m in pairs
         }
-    measured, sizes = found, _measured_bytes(profile)
+    caches = profile.caches if profile is not None else ()
+    measured, sizes = found, {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
     payload = {**_machine_json(machine, profile, measured, sizes), **({"svg": svg} if svg else {})}
     if svg is not None:
         from isamap.report.machine_picture import machine_svg
@@ -121,12 +122,6 @@ def _machine_json(
 def _stated_alone(item: object, *names: str) -> dict[str, object]:
     """Return the stated parameters by name."""
     return {name: value for name in names if (value := getattr(item, name)) is not None}
-
-
-def _measured_bytes(profile: Profile | None) -> dict[str, int]:
-    """Return the measured capacities of caches on this processor."""
-    caches = profile.caches if profile is not None else ()
-    return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
 
 
 def timing_json(figures: Timings | None) -> dict[str, object] | None:

@@ -363,7 +363,13 @@ def _transform_answer(
     payload = {**forms_json(forms, number), "file": asked.output if number else None}
     if number is None:
         if asked.output is not None:
-            raise _nothing_better(forms)
+            written = forms[0].matched
+            raise UsageProblem.of(
+                "nothing-to-transform",
+                f"no rewrite of {written.kernel.name} makes {written.machine.name} match more of it",
+                notes=(f"tried: {len(forms) - 1}",),
+                help="`--transform N` writes one of them all the same" if len(forms) > 1 else None,
+            )
         return Answer(payload, said)
     return Answer(payload, _write_kernel(asked, said, print_routine(forms[number].kernel)))
 
@@ -381,13 +387,3 @@ def _choose_form(which: str, forms: Sequence[KernelVariant]) -> int | None:
             help="`--transform --all` lists them",
         )
     return number
-
-
-def _nothing_better(forms: Sequence[KernelVariant]) -> UsageProblem:
-    written = forms[0].matched
-    return UsageProblem.of(
-        "nothing-to-transform",
-        f"no rewrite of {written.kernel.name} makes {written.machine.name} match more of it",
-        notes=(f"tried: {len(forms) - 1}",),
-        help="`--transform N` writes one of them all the same" if len(forms) > 1 else None,
-    )

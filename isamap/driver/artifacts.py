@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from errno import EINVAL, ENOSYS
 from pathlib import Path
@@ -49,7 +49,9 @@ def replace_folder(target: Path, fill: Callable[[Path], None], check: Callable[[
     target.parent.mkdir(parents=True, exist_ok=True)
     with _turn(target.parent) as is_alone:
         if is_alone:
-            _sweep(target)
+            for left in target.parent.iterdir():
+                if left.name.startswith(_prefix(target)):
+                    shutil.rmtree(left, ignore_errors=True)
         check(target)
         made = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix(target)))
         try:
@@ -57,13 +59,6 @@ def replace_folder(target: Path, fill: Callable[[Path], None], check: Callable[[
             _swap(made, target, check)
         finally:
             shutil.rmtree(made, ignore_errors=True)
-
-
-def _sweep(target: Path) -> None:
-    """Remove temporary folders of killed writers of this folder."""
-    for left in target.parent.iterdir():
-        if left.name.startswith(_prefix(target)):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _prefix(target: Path) -> str:
@@ -111,7 +106,16 @@ def _swap(made: Path, target: Path, check: Callable[[Path], None]) -> None:
     if not target.exists() or not any(target.iterdir()):
         _move(made, target)
     elif not _exchange(made, target):
-        _set_aside(made, target)
+        # Replace a folder by two renames. If the second one fails, the old folder is restored.
+        old = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix(target)))
+        os.replace(target, old / "old")
+        try:
+            made.rename(target)
+        except OSError:
+            os.replace(old / "old", target)
+            raise
+        finally:
+            shutil.rmtree(old, ignore_errors=True)
     else:
         try:
             check(made)
@@ -142,19 +146,6 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(code, os.strerror(code), os.fspath(other))
 
 
-def _set_aside(made: Path, target: Path) -> None:
-    """Replace a folder by two renames. If the second one fails, the old folder is restored."""
-    old = Path(tempfile.mkdtemp(dir=target.parent, prefix=_prefix(target)))
-    os.replace(target, old / "old")
-    try:
-        made.rename(target)
-    except OSError:
-        os.replace(old / "old", target)
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
-
-
 MANIFEST = "manifest.json"
 MOST_MANIFEST_BYTES = 64 << 20
 FORMAT = 1
@@ -180,7 +171,9 @@ def write_folder(
     """
 
     def fill(made: Path) -> None:
-        made.chmod(0o777 & ~_umask())
+        mask = os.umask(0o022)
+        os.umask(mask)
+        made.chmod(0o777 & ~mask)
         for name, content in files.items():
             (made / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -227,7 +220,13 @@ def _check(there: Path, folder: Path, *, force: bool) -> None:
         name for name in sorted(found & digests.keys()) if not _is_as_written(there / name, digests[name])
     ]
     if changed and not force:
-        raise _refuse_edited(folder, changed)
+        others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise UsageProblem.of(
+            "output-edited",
+            f"{folder} is not replaced: `{changed[0]}`{others} was changed since isamap wrote it",
+            notes=("an output folder is replaced whole",),
+            help="keep a copy elsewhere, or name another folder with -o; `--force` replaces the changed files",
+        )
 
 
 def _is_as_written(path: Path, digest: str) -> bool:
@@ -238,26 +237,10 @@ def _is_as_written(path: Path, digest: str) -> bool:
         return False
 
 
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
-
-
 def _in_the_way(folder: Path, why: str) -> UsageProblem:
     return UsageProblem.of(
         "output-in-the-way",
         f"{folder} is not replaced: {why}",
         notes=("an output folder is replaced whole",),
         help="name another folder with -o, or remove this one",
-    )
-
-
-def _refuse_edited(folder: Path, changed: Sequence[str]) -> UsageProblem:
-    others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return UsageProblem.of(
-        "output-edited",
-        f"{folder} is not replaced: `{changed[0]}`{others} was changed since isamap wrote it",
-        notes=("an output folder is replaced whole",),
-        help="keep a copy elsewhere, or name another folder with -o; `--force` replaces the changed files",
     )

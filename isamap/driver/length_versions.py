@@ -142,7 +142,14 @@ def compile_sizes(
     whole = replace(request, sizes=whole_sizes(request.sizes))
     if len(texts) == 1 or stop_after in STAGES[: STAGES.index("schedule")]:
         return compile_kernel(whole, stop_after, watch, seen=seen)
-    _check_alone_size_versions(request)
+    # Refuse options that need a single schedule, because variants differ in arrays and schedules in packing.
+    option = "--packed" if request.packed else "--transform" if request.transform is not None else ""
+    if option:
+        raise UsageProblem.of(
+            "several-profiles",
+            f"`{option}` and several schedules in one program do not go together",
+            help=f"name one profile value, or leave `{option}` out",
+        )
     parts = tuple(_of_text(whole)) if texts else tuple(_of_profiles(request))
     made = tuple(compile_kernel(part, "schedule", watch) for part in parts)
     return _joined_size_versions(whole, parts, made, stop_after, watch, seen)
@@ -222,17 +229,6 @@ def _of_text(request: Request) -> Iterator[Request]:
         raise UsageProblem(*findings)
     for text, sizes in zip(texts, given, strict=True):
         yield replace(request, sizes=sizes, schedule=text)
-
-
-def _check_alone_size_versions(request: Request) -> None:
-    """Refuse options that need a single schedule, because variants differ in arrays and schedules in packing."""
-    option = "--packed" if request.packed else "--transform" if request.transform is not None else ""
-    if option:
-        raise UsageProblem.of(
-            "several-profiles",
-            f"`{option}` and several schedules in one program do not go together",
-            help=f"name one profile value, or leave `{option}` out",
-        )
 
 
 # --- length versions ------------------------------------------------------------------------------------

@@ -58,7 +58,12 @@ def emit_library_call(
         for argument, parameter in zip(performed.arguments, prototype.parameters, strict=True)
     )
     entry = entry_text(program, own, names, used, body)
-    title, memory = _title(program, library), f"Uses what memory {library.library.name} takes."
+    sizes = ", ".join(f"{n} = {v}" for n, v in program.sizes)
+    ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
+    of = "; ".join(t for t in (sizes, ranges) if t)
+    first = f"{program.kernel.name} by {clean_comment(library.library.name)}{': ' if of else ''}{of}"
+    called = clean_comment(f"Calls {library.library.summary} ({library.origin}): link with {library.link}")
+    title, memory = f"{first}\n   {called}", f"Uses what memory {library.library.name} takes."
     parts = [
         [f"/* {title}", f"   Emitted by isamap {__version__}. Compile with -O2. */"],
         [f'#include "{name}.h"'],
@@ -70,15 +75,6 @@ def emit_library_call(
     source = "\n\n".join("\n".join(part) for part in parts) + "\n"
     made = EmittedC(name, source, header_text(own, title, memory), own, model=False)
     return replace(made, links=(str(library.path),))
-
-
-def _title(program: LoweredProgram, library: InstalledLibrary) -> str:
-    sizes = ", ".join(f"{n} = {v}" for n, v in program.sizes)
-    ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
-    of = "; ".join(t for t in (sizes, ranges) if t)
-    first = f"{program.kernel.name} by {clean_comment(library.library.name)}{': ' if of else ''}{of}"
-    called = clean_comment(f"Calls {library.library.summary} ({library.origin}): link with {library.link}")
-    return f"{first}\n   {called}"
 
 
 def _text(

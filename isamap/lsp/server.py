@@ -173,7 +173,22 @@ def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None
     server = Server("isamap", __version__, protocol_cls=Protocol, converter_factory=_strict_converter)
     _tell_findings(server)
     _answer_places(server)
-    _answer_texts(server)
+
+    # Register the answers about texts: formatting, and fixes for findings.
+    @server.feature(types.TEXT_DOCUMENT_FORMATTING)
+    def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
+        return [_edit(edit) for edit in layout_edits(_analysis(server, params.text_document.uri))]
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION)
+    def code_action(params: types.CodeActionParams) -> list[types.CodeAction]:
+        found = _analysis(server, params.text_document.uri)
+        lines = range(params.range.start.line, params.range.end.line + 1)
+        return [
+            _action(params.text_document.uri, d, found.source)
+            for d in found.findings
+            if d.edits and d.span is not None and d.span.line - 1 in lines
+        ]
+
     server.start_io(cast("BinaryIO", Messages(stdin or sys.stdin.buffer)), stdout)
 
 
@@ -251,24 +266,6 @@ def _answer_places(server: LanguageServer) -> None:
         found = _analysis(server, params.text_document.uri)
         words = complete(found, _offset(found.source, params.position))
         return [types.CompletionItem(w.label, kind=_KINDS[w.kind], detail=w.detail or None) for w in words]
-
-
-def _answer_texts(server: LanguageServer) -> None:
-    """Register the answers about texts: formatting, and fixes for findings."""
-
-    @server.feature(types.TEXT_DOCUMENT_FORMATTING)
-    def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
-        return [_edit(edit) for edit in layout_edits(_analysis(server, params.text_document.uri))]
-
-    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION)
-    def code_action(params: types.CodeActionParams) -> list[types.CodeAction]:
-        found = _analysis(server, params.text_document.uri)
-        lines = range(params.range.start.line, params.range.end.line + 1)
-        return [
-            _action(params.text_document.uri, d, found.source)
-            for d in found.findings
-            if d.edits and d.span is not None and d.span.line - 1 in lines
-        ]
 
 
 def _offset(source: Source, position: types.Position) -> int:

@@ -190,7 +190,14 @@ def _run_worker(
         # It takes longer, and an unknown amount of memory of its own.
         seconds = SLOWER * limits.seconds
         job = {**job, "cpu_seconds": SLOWER * job["cpu_seconds"], "memory_bytes": None}
-    inherited = _find_inherited(job)
+    # The limits of a job that this process cannot fully grant, with the amounts that it can.
+    inherited: dict[str, int] = {}
+    cpu_seconds, memory_bytes = hard_limit("RLIMIT_CPU"), hard_limit("RLIMIT_AS")
+    # One second less: the child gets a signal that tells what it was, and a second later one that does not.
+    if cpu_seconds is not None and max(1, cpu_seconds - 1) < job["cpu_seconds"]:
+        inherited["cpu_seconds"] = max(1, cpu_seconds - 1)
+    if memory_bytes is not None and (job["memory_bytes"] is None or memory_bytes < job["memory_bytes"]):
+        inherited["memory_bytes"] = memory_bytes
     ended = _perform({**job, **inherited}, seconds, emulator)
     if ended is None:
         raise _problem("program-timeout", f"was stopped after {seconds:g} s", subject)
@@ -219,18 +226,6 @@ def _judged(
             raise _problem("program-unstable", "gives other results at other addresses", subject)
         case _:
             raise _not_run(str(answer.get("message")), subject)
-
-
-def _find_inherited(job: dict[str, Any]) -> dict[str, int]:
-    """Return the limits of a job that this process cannot fully grant, with the amounts that it can."""
-    found: dict[str, int] = {}
-    cpu_seconds, memory_bytes = hard_limit("RLIMIT_CPU"), hard_limit("RLIMIT_AS")
-    # One second less: the child gets a signal that tells what it was, and a second later one that does not.
-    if cpu_seconds is not None and max(1, cpu_seconds - 1) < job["cpu_seconds"]:
-        found["cpu_seconds"] = max(1, cpu_seconds - 1)
-    if memory_bytes is not None and (job["memory_bytes"] is None or memory_bytes < job["memory_bytes"]):
-        found["memory_bytes"] = memory_bytes
-    return found
 
 
 @dataclass(frozen=True, slots=True)

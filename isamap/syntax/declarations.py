@@ -365,7 +365,12 @@ def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, finding
         case ast.StateUseSyntax(kind, name, _):
             with findings.collect():
                 _only_instructions(r, kind, item)
-                parts.uses[kind].append(_state_or_memory(kind, name, parts.scope))
+                expected = MemoryDecl if kind == "clobbers" else StateDecl
+                known = [d.name for d in parts.scope.known.declarations if isinstance(d, expected)]
+                if name.text not in known:
+                    what = "memory" if kind == "clobbers" else "state"
+                    raise unknown_name(f"unknown-{what}", what, name, known)
+                parts.uses[kind].append(name.text)
         case ast.NumericsSyntax():
             with findings.collect():
                 _only_instructions(r, "numerics", item)
@@ -378,15 +383,6 @@ def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, finding
 def _only_instructions(r: ast.RoutineSyntax, word: str, item: ast.ItemSyntax) -> None:
     if r.kind == "kernel":
         raise problem_at("clause-misplaced", f"`{word}` belongs to instructions, not to a kernel", item.span)
-
-
-def _state_or_memory(kind: str, name: ast.Ident, scope: Scope) -> str:
-    expected = MemoryDecl if kind == "clobbers" else StateDecl
-    known = [d.name for d in scope.known.declarations if isinstance(d, expected)]
-    if name.text not in known:
-        what = "memory" if kind == "clobbers" else "state"
-        raise unknown_name(f"unknown-{what}", what, name, known)
-    return name.text
 
 
 def _numerics_word(word: ast.Ident, parts: _Parts) -> str:

@@ -48,7 +48,18 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
         case ast.Apply(name, args, span) if name.text in ("stride", "align"):
             return _layout_symbol(name, args, span, scope, place)
         case ast.Access():
-            return resolve_element(e, scope, place, resolve_index)
+            # An element of an input as a part of an index. `resolve` converts its subscript.
+            operand = scope.operand(e.name)
+            if operand.domain is None:
+                raise report_undeclared(operand, e.span, place)
+            if e.fill is not None or len(e.subscripts) != 1:
+                what = "has no `else`" if e.fill is not None else "has one subscript"
+                raise problem_at("not-an-index", f"an element of `{operand.name}` in an index {what}", e.span)
+            at = resolve_index(e.subscripts[0], scope, f"a subscript of `{operand.name}`")
+            domain = operand.domain
+            return Index.of(
+                Element(operand.name, at, domain.low, domain.high, operand.shape[0], domain.ascending)
+            )
         case _:
             said = f"{place} is made of integers, axes and sizes with + - * / % min max"
             is_range = isinstance(e, ast.Apply) and e.name.text in ("range", "seq", "serial", "grid")
@@ -175,22 +186,6 @@ def resolve_constraint(e: ast.ExprSyntax, scope: Scope) -> Constraint:
 
 
 Resolve = Callable[[ast.ExprSyntax, Scope, str], Index]
-
-
-def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -> Index:
-    """Return an element of an input as a part of an index. `resolve` converts its subscript.
-
-    Raises: TypeProblem if the operand says nothing of its values, or is not read by one subscript.
-    """
-    operand = scope.operand(e.name)
-    if operand.domain is None:
-        raise report_undeclared(operand, e.span, place)
-    if e.fill is not None or len(e.subscripts) != 1:
-        what = "has no `else`" if e.fill is not None else "has one subscript"
-        raise problem_at("not-an-index", f"an element of `{operand.name}` in an index {what}", e.span)
-    at = resolve(e.subscripts[0], scope, f"a subscript of `{operand.name}`")
-    domain = operand.domain
-    return Index.of(Element(operand.name, at, domain.low, domain.high, operand.shape[0], domain.ascending))
 
 
 def in_a_row(operand: Operand) -> str:

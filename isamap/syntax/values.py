@@ -61,7 +61,20 @@ def _type_expression(e: ast.ExprSyntax, scope: Scope, expected: DType | None) ->
         case ast.Name(name, span):
             return _type_name(ast.Ident(name, span), scope)
         case ast.Access(name, subscripts, fill, span):
-            return _type_filled(name, subscripts, fill, span, scope)
+            # An element with the value after `else` for places outside the array.
+            read = resolve_access(name, subscripts, span, scope)
+            if fill is None:
+                return read
+            number = literal_value(fill)
+            if number is not None and not is_known(fill, scope):
+                return replace(read, fill=make_const(number, read.dtype, fill.span))
+            value = resolve_value(fill, scope, read.dtype, f"the value of `else` for `{name.text}`")
+            inside = _inside(read, scope)
+            if inside is None:
+                return read
+            nothing = 0.0 if read.dtype.is_float else read.dtype != BOOL and 0
+            guarded = replace(read, fill=Const(nothing, read.dtype, fill.span))
+            return Call("select", (inside, guarded, value), read.dtype, None, span)
         case ast.Unary(op, operand, span):
             return operation(OPS[op], [operand], None, e, span, scope, expected)
         case ast.Binary(op, left, right, span):
@@ -99,29 +112,6 @@ def resolve_access(name: ast.Ident, subscripts: tuple[ast.ExprSyntax, ...], span
         )
     index = tuple(resolve_index(s, scope, f"a subscript of `{name.text}`") for s in subscripts)
     return Read(name.text, index, operand.dtype, None, span)
-
-
-def _type_filled(
-    name: ast.Ident,
-    subscripts: tuple[ast.ExprSyntax, ...],
-    fill: ast.ExprSyntax | None,
-    span: Span,
-    scope: Scope,
-) -> Expr:
-    """Return an element with the value after `else` for places outside the array. A literal is part of the access."""
-    read = resolve_access(name, subscripts, span, scope)
-    if fill is None:
-        return read
-    number = literal_value(fill)
-    if number is not None and not is_known(fill, scope):
-        return replace(read, fill=make_const(number, read.dtype, fill.span))
-    value = resolve_value(fill, scope, read.dtype, f"the value of `else` for `{name.text}`")
-    inside = _inside(read, scope)
-    if inside is None:
-        return read
-    nothing = 0.0 if read.dtype.is_float else read.dtype != BOOL and 0
-    guarded = replace(read, fill=Const(nothing, read.dtype, fill.span))
-    return Call("select", (inside, guarded, value), read.dtype, None, span)
 
 
 def _inside(read: Read, scope: Scope) -> Expr | None:
@@ -174,7 +164,16 @@ def _apply(
     word, mode_name = WORDS.get(name.text, (name.text, None))
     op = OPS[word]
     if op.modes and mode_name is None:
-        mode_name, args = _rounding_mode(op, args, span)
+        last = args[-1] if len(args) == op.arity + 1 else None
+        if not isinstance(last, ast.Name):
+            shown = ", ".join(["x", "n"][: op.arity])
+            raise problem_at(
+                "argument-count", f"`{op.name}` is written `{op.name}({shown}, MODE)`", span,
+                f"MODE is one of {', '.join(op.modes)}",
+            )  # fmt: skip
+        if last.name not in op.modes:
+            raise unknown_name("unknown-mode", "rounding mode", ast.Ident(last.name, last.span), op.modes)
+        mode_name, args = last.name, args[:-1]
     if len(args) != op.arity:
         raise problem_at("argument-count", f"`{name.text}` takes {op.arity} values, not {len(args)}", span)
     return operation(op, args, mode_name, e, span, scope, expected)
@@ -221,21 +220,6 @@ def _unknown_function(
         "unknown-function", f"there is no function or cast called `{name.text}`", name.span,
         advice=f"write `{_short(text)}`{remark(name.text)}", edits=(Edit(span, text),),
     )  # fmt: skip
-
-
-def _rounding_mode(
-    op: Op, args: tuple[ast.ExprSyntax, ...], span: Span
-) -> tuple[str, tuple[ast.ExprSyntax, ...]]:
-    last = args[-1] if len(args) == op.arity + 1 else None
-    if not isinstance(last, ast.Name):
-        shown = ", ".join(["x", "n"][: op.arity])
-        raise problem_at(
-            "argument-count", f"`{op.name}` is written `{op.name}({shown}, MODE)`", span,
-            f"MODE is one of {', '.join(op.modes)}",
-        )  # fmt: skip
-    if last.name not in op.modes:
-        raise unknown_name("unknown-mode", "rounding mode", ast.Ident(last.name, last.span), op.modes)
-    return last.name, args[:-1]
 
 
 def operation(

@@ -324,7 +324,16 @@ def _range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, 
             for a in monomial
             if (a_symbols := Index.of(a).symbols)
         ):
-            return _numeric_range(index, extents, read)
+            numbers = {a: e.value for a, e in extents.items() if e.value is not None}
+            bounds = _quotient_range(index, numbers)
+            if bounds is None:
+                raise NoMapping.of(
+                    "fill-range",
+                    f"the range of `{index}` cannot be computed, so `{read.buffer}` cannot be padded for it",
+                    read.span,
+                    help="give its sizes as numbers",
+                )
+            return Index.of(bounds[0]), Index.of(bounds[1])
         rest = Index(((tuple(a for a in monomial if a not in axes), coefficient),))
         if not axes:
             low, high = low + rest, high + rest
@@ -334,19 +343,6 @@ def _range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, 
             top = top * (extents[str(a)] - 1)
         low, high = (low, high + top) if coefficient > 0 else (low + top, high)
     return low, high
-
-
-def _numeric_range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, Index]:
-    numbers = {a: e.value for a, e in extents.items() if e.value is not None}
-    bounds = _quotient_range(index, numbers)
-    if bounds is None:
-        raise NoMapping.of(
-            "fill-range",
-            f"the range of `{index}` cannot be computed, so `{read.buffer}` cannot be padded for it",
-            read.span,
-            help="give its sizes as numbers",
-        )
-    return Index.of(bounds[0]), Index.of(bounds[1])
 
 
 def _quotient_range(index: Index, extents: dict[str, int]) -> tuple[int, int] | None:

@@ -256,25 +256,22 @@ def _number(e: Expr, terms: tuple[Index, ...], arrays: Mapping[str, Outside]) ->
         case Call("select", (condition, _, other)) if _exact_terms(condition) == terms:
             return _number(other, terms, arrays)
         case Call(op, args, dtype) if dtype.is_float and all(a.dtype.is_float for a in args):
-            return _result(op, [_number(a, terms, arrays) for a in args])
-        case _:
-            return None
-
-
-def _result(op: str, given: Sequence[float | None]) -> float | None:
-    """Return the result of an operation on numbers, where None stands for an unknown finite value."""
-    known = [g for g in given if g is not None]
-    if len(known) == len(given):
-        with np.errstate(all="ignore"):
-            found = float(OPS[op].compute(*(np.float64(g) for g in known)))
-        return None if np.isnan(found) else found
-    match op, given:
-        case "mul", _ if 0 in known:
-            return 0.0
-        case "div", [0, None]:
-            return 0.0
-        case ("add", _) | ("sub", [_, None]) if known and np.isinf(known[0]):
-            return known[0]
+            # The result of an operation on numbers, where None stands for an unknown finite value.
+            given = [_number(a, terms, arrays) for a in args]
+            known = [g for g in given if g is not None]
+            if len(known) == len(given):
+                with np.errstate(all="ignore"):
+                    found = float(OPS[op].compute(*(np.float64(g) for g in known)))
+                return None if np.isnan(found) else found
+            match op, given:
+                case "mul", _ if 0 in known:
+                    return 0.0
+                case "div", [0, None]:
+                    return 0.0
+                case ("add", _) | ("sub", [_, None]) if known and np.isinf(known[0]):
+                    return known[0]
+                case _:
+                    return None
         case _:
             return None
 

@@ -227,24 +227,8 @@ def _meeting(
         return NEVER
     if axis is None or axis.name in solved:
         return frozenset("=")
-    return _distance(f, g, axis, {x.name for s in sites for x in s.axes} - equal, known)
-
-
-@lru_cache(maxsize=256)
-def _known_facts(frame: Kernel) -> FreeSizes:
-    return known_facts(frame)
-
-
-def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Site:
-    """Return a site in these loops, without accesses."""
-    axes = (*common, *(AxisAt(x.name, x.extent, False, 1000 + number) for x in own))
-    return Site(Assign(Read("", (), BOOL), None, Read("", (), BOOL)), axes, (), number)
-
-
-def _distance(
-    f: tuple[Index, ...], g: tuple[Index, ...], axis: Axis, private: set[str], known: FreeSizes
-) -> Relation:
-    """Return the sign of the iteration distance between f and g, if a subscript determines it: `h[t + 1]`, `h[t]`."""
+    # The sign of the iteration distance between f and g, if a subscript determines it: `h[t + 1]`, `h[t]`.
+    private = {x.name for s in sites for x in s.axes} - equal
     for mine, its in zip(f, g, strict=True):
         left, right = mine.substitute(known.bindings), its.substitute(known.bindings)
         slope = left.coefficient(axis.name)
@@ -259,6 +243,17 @@ def _distance(
             return NEVER
         return frozenset("=" if gap == 0 else ">" if gap // step > 0 else "<")
     return ALWAYS
+
+
+@lru_cache(maxsize=256)
+def _known_facts(frame: Kernel) -> FreeSizes:
+    return known_facts(frame)
+
+
+def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Site:
+    """Return a site in these loops, without accesses."""
+    axes = (*common, *(AxisAt(x.name, x.extent, False, 1000 + number) for x in own))
+    return Site(Assign(Read("", (), BOOL), None, Read("", (), BOOL)), axes, (), number)
 
 
 Unit = tuple[Statement, ...]

@@ -203,6 +203,14 @@ def _figures_json(found: StreamFigure | PieceFigure | None) -> dict[str, object]
 
 
 def _row_json(row: RowFigure) -> dict[str, object]:
+    found: dict[str, object] = {"swept_ns": _short(row.swept_ns)} if row.swept_ns else {}
+    if row.hinted_swept_count:
+        found |= {
+            "hinted_swept_count": row.hinted_swept_count,
+            "hinted_swept_ns": _short(row.hinted_swept_ns),
+        }
+    if row.hinted_traffic_factor is not None:
+        found["hinted_traffic_factor"] = _short(row.hinted_traffic_factor)
     return {
         "memory": row.memory,
         "piece_bytes": row.piece_bytes,
@@ -213,7 +221,7 @@ def _row_json(row: RowFigure) -> dict[str, object]:
         "traffic_factor": _short(row.traffic_factor),
         **({} if row.crowded_ns is None else {"crowded_ns": _short(row.crowded_ns)}),
         **({} if row.crowded_piece_ns is None else {"crowded_piece_ns": _short(row.crowded_piece_ns)}),
-        **_late_json(row),
+        **found,
         "readings": [
             {
                 "computed": r.computed,
@@ -224,18 +232,6 @@ def _row_json(row: RowFigure) -> dict[str, object]:
             for r in row.readings
         ],
     }
-
-
-def _late_json(row: RowFigure) -> dict[str, object]:
-    found: dict[str, object] = {"swept_ns": _short(row.swept_ns)} if row.swept_ns else {}
-    if row.hinted_swept_count:
-        found |= {
-            "hinted_swept_count": row.hinted_swept_count,
-            "hinted_swept_ns": _short(row.hinted_swept_ns),
-        }
-    if row.hinted_traffic_factor is not None:
-        found["hinted_traffic_factor"] = _short(row.hinted_traffic_factor)
-    return found
 
 
 def _spread_json(spread: Spread | None) -> dict[str, float] | None:

@@ -494,7 +494,16 @@ def _conflict(question: ConflictQuestion, fixed: Assignment) -> Diagnostic:
     statement = question.nest.statement
     pinned = fixed.get(mapping_of(statement))
     if pinned is not None and not 0 <= pinned < len(question.nest.options):
-        return _no_such_mapping(question, pinned)
+        options = question.nest.options
+        listed = [f"{number} is `{option.mapping}`" for number, option in enumerate(options[:LISTED])]
+        more = f", and {len(options) - LISTED} more" if len(options) > LISTED else ""
+        return Diagnostic(
+            "fix-mapping",
+            f"statement {question.nest.statement} has no mapping {pinned}: they are numbered from 0 to "
+            f"{len(options) - 1}",
+            notes=(", ".join(listed) + more,),
+            help="`isamap compile … --stop-after formulate` lists them in their order",
+        )
     options = list(question.options(fixed))
     able = [option for option in options if question.has_schedule(option, {})]
     rest = {name: value for name, value in fixed.items() if name != mapping_of(statement)}
@@ -525,19 +534,6 @@ def _other_mapping(question: ConflictQuestion, fixed: Assignment) -> Iterator[st
         if question.has_schedule(option, fixed):
             yield f"{mapping_of(question.nest.statement)} = {number} (`{option.mapping}`)"
             return
-
-
-def _no_such_mapping(question: ConflictQuestion, pinned: int) -> Diagnostic:
-    options = question.nest.options
-    listed = [f"{number} is `{option.mapping}`" for number, option in enumerate(options[:LISTED])]
-    more = f", and {len(options) - LISTED} more" if len(options) > LISTED else ""
-    return Diagnostic(
-        "fix-mapping",
-        f"statement {question.nest.statement} has no mapping {pinned}: they are numbered from 0 to "
-        f"{len(options) - 1}",
-        notes=(", ".join(listed) + more,),
-        help="`isamap compile … --stop-after formulate` lists them in their order",
-    )
 
 
 def _minimal(question: ConflictQuestion, option: NestOption, fixed: Assignment) -> dict[str, int]:

@@ -66,22 +66,17 @@ def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     if not operand.layout.dense_axis:
         return Const(1)
     if any(axis.is_reduction and axis.name == operand.layout.dense_axis for axis in space.axes):
-        return _by_issues(tiling, operand, cache)
+        # Rows beyond the cache's capacity evict each other.
+        held = rows_held(operand, cache)
+        (along,) = (axis for axis in space.axes if axis.name == operand.layout.dense_axis)
+        rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
+        if not held or not rows:
+            return Const(1)
+        iterations = min(
+            cache.line_bytes // max(1, along.tile * operand.layout.tensor_bytes), issues_along(along)
+        )
+        return Threshold(times(*rows), held, Const(1), Const(max(1, iterations)))
     return _by_pieces(tiling, operand, operand.layout.dense_axis, 1, cache)
-
-
-def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return how often a cache loads each line along a reduction. Rows beyond its capacity evict each other."""
-    space = tiling.space
-    held = rows_held(operand, cache)
-    (along,) = (axis for axis in space.axes if axis.name == operand.layout.dense_axis)
-    rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
-    if not held or not rows:
-        return Const(1)
-    iterations = min(
-        cache.line_bytes // max(1, along.tile * operand.layout.tensor_bytes), issues_along(along)
-    )
-    return Threshold(times(*rows), held, Const(1), Const(max(1, iterations)))
 
 
 def _by_pieces(tiling: Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:

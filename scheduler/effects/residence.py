@@ -225,7 +225,10 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     sums = {axis.name for axis in space.option.axes if axis.is_reduction}
     if not known or operand.layout.dense_axis not in sums or operand.is_accumulator:
         return Const(0)
-    caches, again_ns = near_caches(problem)
+    # The caches up to the first one whose lost rows cost time, and the time per row.
+    stated = ((n, rows.again_ns) for n, rows in enumerate(problem.rows_behind, 1) if rows.again_ns)
+    count, again_ns = next(stated, (0, 0.0))
+    caches = problem.caches[:count]
     if (
         not caches
         or operand.prefetching.is_streamed
@@ -241,13 +244,3 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     if (run := rows_in_a_run(operand, space, problem)) > 1:
         begun_ns = Threshold(times(*pieces), 1, times(again_ns * ceil(rows / run), visits), begun_ns)
     return by_stage(space, operand, Threshold(visits, 1, Const(0), begun_ns), Const(0))
-
-
-def near_caches(problem: Problem) -> tuple[Sequence[Cache], float]:
-    """Return the caches up to the first one whose lost rows cost time, and the time per row. Units: nanoseconds.
-
-    Return no cache if the machine states no such time.
-    """
-    stated = ((n, rows.again_ns) for n, rows in enumerate(problem.rows_behind, 1) if rows.again_ns)
-    count, again_ns = next(stated, (0, 0.0))
-    return problem.caches[:count], again_ns

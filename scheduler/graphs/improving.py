@@ -114,7 +114,14 @@ def _window(
     free -= outside
     again = {n for m, g in enumerate(plan.order) if m not in stretch for n in problem.groups[g].inner}
     before = {t for t, (b, e) in spans.items() if b < stretch.start and e > stretch.start}
-    groups = _possible(problem, free, before)
+    # The groups of these roots whose inputs come from the model, earlier groups or another root.
+    found = [g for root in sorted(free) for g in problem.by_root.get(root, ())]
+    written = {t for root in free for t in problem.nodes[root].writes}
+    groups = tuple(
+        g
+        for g in found
+        if all(t not in problem.makers or t in before or t in written for t in problem.groups[g].reads)
+    )
     makers = {t: n for n in free for t in problem.nodes[n].writes}
     choices = tuple(_choice(problem.groups[g], problem) for g in groups)
     named = dict.fromkeys(t for c in choices for t in c.reads if t in before)
@@ -140,17 +147,6 @@ def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
     """Return the time in which a window reads tensors that are not near."""
     reads = (t for n in stretch for t in problem.groups[plan.order[n]].reads)
     return sum(far_ns(problem, t) for t in reads if t not in plan.near)
-
-
-def _possible(problem: GraphProblem, free: set[int], before: set[str]) -> tuple[int, ...]:
-    """Return the groups of these roots whose inputs come from the model, earlier groups or another root."""
-    found = [g for root in sorted(free) for g in problem.by_root.get(root, ())]
-    written = {t for root in free for t in problem.nodes[root].writes}
-    return tuple(
-        g
-        for g in found
-        if all(t not in problem.makers or t in before or t in written for t in problem.groups[g].reads)
-    )
 
 
 def _choice(group: KernelGroup, problem: GraphProblem) -> GroupChoice:

@@ -144,7 +144,14 @@ def _solve(
     from ortools.sat.python import cp_model
 
     built = _build(steady, interval)
-    lives = _lives(built, steady)
+    # The lifetime of each value, once for each register that it takes.
+    lives: list[Any] = []
+    for value in steady.values:
+        if value.users:
+            life = built.model.new_int_var(1, 1 << 20, "")
+            for user in value.users:
+                built.model.add(life >= built.starts[user] - built.starts[value.definer])
+            lives.append(value.registers * life)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1  # several under a wall clock answer differently each time
     solver.parameters.random_seed = SEED
@@ -242,34 +249,12 @@ def _share_registers(
     model.add_cumulative(intervals, demands, free)
 
 
-def _lives(built: _Model, steady: Steady) -> list[Any]:
-    """Return the lifetime of each value, once for each register that it takes."""
-    lives: list[Any] = []
-    for value in steady.values:
-        if value.users:
-            life = built.model.new_int_var(1, 1 << 20, "")
-            for user in value.users:
-                built.model.add(life >= built.starts[user] - built.starts[value.definer])
-            lives.append(value.registers * life)
-    return lives
-
-
 def begin(steady: Steady, least: int) -> Pipeline | None:
     """Return the pipeline with the least interval from `least` on that the rule finds.
 
     Without one, iterations run one after the other. None if registers are too few even for that.
     """
-    plain = in_sequence(steady)
-    highest = plain.interval if plain is not None else least + 4 * len(steady.operations)
-    for interval in range(least, highest):
-        found = _by_rule(steady, interval)
-        if found is not None and not any(check_pipeline(steady, found)):
-            return found
-    return plain
-
-
-def in_sequence(steady: Steady) -> Pipeline | None:
-    """Return the operations in the listed order, iteration after iteration, or None if registers are too few."""
+    # The operations in the listed order, iteration after iteration, or None if registers are too few.
     starts: list[int] = []
     free = 0
     for i, operation in enumerate(steady.operations):
@@ -283,7 +268,13 @@ def in_sequence(steady: Steady) -> Pipeline | None:
         if w.distance
     ]
     made = Pipeline(max([free, 1, *ends]), tuple(starts))
-    return None if any(check_pipeline(steady, made)) else made
+    plain = None if any(check_pipeline(steady, made)) else made
+    highest = plain.interval if plain is not None else least + 4 * len(steady.operations)
+    for interval in range(least, highest):
+        found = _by_rule(steady, interval)
+        if found is not None and not any(check_pipeline(steady, found)):
+            return found
+    return plain
 
 
 @dataclass(slots=True)

@@ -95,24 +95,6 @@ def _is_empty(text: str) -> bool:
     return islpy.Set(text).is_empty()
 
 
-def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int | None] | None:
-    """Return the largest value of each name for which all comparisons hold, or None for a name without a bound.
-
-    Return None if no values satisfy them. Comparisons that are not affine are assumed to hold.
-    """
-    import islpy  # see _is_empty
-
-    writer = _Writer(IterationSpace(tuple((n, None) for n in names), ()))
-    for name in names:
-        writer.name(name)
-    said = [writer.compare(left, "=" if op == "==" else op, right) for left, op, right in comparisons]
-    found = islpy.Set(f"{{ [{', '.join(writer.variables.values())}] : {_all(said)} }}")
-    if found.is_empty():
-        return None
-    tops = [found.dim_max_val(n) for n in range(len(names))]
-    return {name: top.to_python() if top.is_int() else None for name, top in zip(names, tops, strict=True)}
-
-
 def _orders(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
     """Return the groups with their axes in every order."""
     options = [
@@ -329,7 +311,18 @@ def _largest(instruction: Instruction) -> dict[str, int | None] | None:
         left, right = c.left.substitute(lets), c.right.substitute(lets)
         if left.symbols | right.symbols <= set(names):
             known.append((left, c.comparison, right))
-    return largest_values(names, known)
+    # The largest value of each name for which all comparisons hold, or None for a name without a bound.
+    import islpy  # see _is_empty
+
+    writer = _Writer(IterationSpace(tuple((n, None) for n in names), ()))
+    for name in names:
+        writer.name(name)
+    said = [writer.compare(left, "=" if op == "==" else op, right) for left, op, right in known]
+    found = islpy.Set(f"{{ [{', '.join(writer.variables.values())}] : {_all(said)} }}")
+    if found.is_empty():
+        return None
+    tops = [found.dim_max_val(n) for n in range(len(names))]
+    return {name: top.to_python() if top.is_int() else None for name, top in zip(names, tops, strict=True)}
 
 
 def _is_plain(p: Param) -> bool:

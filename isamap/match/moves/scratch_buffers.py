@@ -640,7 +640,22 @@ def _cut_counter(
     remainder = skipped + start + inside - here
 
     def moved(index: Index) -> Index:
-        return _replace_counter(index, counter, start + inside, quotient, remainder)
+        # The index with a counter, and the divisions of it, expressed by runs.
+        plain = start + inside
+        found = ZERO
+        for monomial, coefficient in index.terms:
+            product = Index.of(coefficient)
+            for atom in monomial:
+                if atom == counter:
+                    product = product * plain
+                elif isinstance(atom, FloorDiv) and counter in atom.value.symbols:
+                    product = product * quotient
+                elif isinstance(atom, Mod) and counter in atom.value.symbols:
+                    product = product * remainder
+                else:
+                    product = product * Index.of(atom)
+            found = found + product
+        return found
 
     def at(read: Read) -> Read:
         return Read(read.buffer, tuple(map(moved, read.index)), read.dtype, read.fill, span=read.span)
@@ -658,21 +673,3 @@ def _divisions(copy: Copy, counter: str) -> Iterator[FloorDiv | Mod]:
                 for atom in monomial:
                     if isinstance(atom, FloorDiv | Mod) and counter in atom.value.symbols:
                         yield atom
-
-
-def _replace_counter(index: Index, counter: str, plain: Index, quotient: Index, remainder: Index) -> Index:
-    """Return the index with a counter, and the divisions of it, expressed by runs."""
-    found = ZERO
-    for monomial, coefficient in index.terms:
-        product = Index.of(coefficient)
-        for atom in monomial:
-            if atom == counter:
-                product = product * plain
-            elif isinstance(atom, FloorDiv) and counter in atom.value.symbols:
-                product = product * quotient
-            elif isinstance(atom, Mod) and counter in atom.value.symbols:
-                product = product * remainder
-            else:
-                product = product * Index.of(atom)
-        found = found + product
-    return found

@@ -79,7 +79,9 @@ def find_operand_load(
     """Return the cheapest chain that fills the requested register, `moves` moves before its use, or None."""
     if search.is_addressable(request.memory):  # no register, and nothing is written to memory on the way
         return None
-    if _is_there(request):
+    e = request.expr
+    here = tuple(Index.of(d) for d in coordinate_names(len(request.shape)))
+    if isinstance(e, Read) and e.buffer == f"{VALUE}:{request.memory}" and e.index == here:
         return Present()
     if search.short_indices and request.expr != (expr := compare_by_lanes(request.expr)):
         request = replace(request, expr=expr)
@@ -140,12 +142,6 @@ def _is_constant(e: Expr) -> bool:
     The register that it stays in is not counted (docs/decisions/0018-shifting-in-place.md).
     """
     return not reads(e) and all(s.startswith("%") for s in symbols(e))
-
-
-def _is_there(request: LoadRequest) -> bool:
-    e = request.expr
-    here = tuple(Index.of(d) for d in coordinate_names(len(request.shape)))
-    return isinstance(e, Read) and e.buffer == f"{VALUE}:{request.memory}" and e.index == here
 
 
 # --- one instruction laid over one want -------------------------------------------------------------------

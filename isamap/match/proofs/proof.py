@@ -104,7 +104,9 @@ class _Case:
 
 def prove(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None) -> Proof:
     """Return the proof that the mapping is sound. `kernel` has the facts about its sizes (default: at least 1)."""
-    moving = _moving_params(pattern)
+    # The parameters on which subscripts depend.
+    used = _used_axes(tuple(chain.from_iterable(r.index for r in (pattern.target, *reads(pattern.value)))))
+    moving = tuple(p.name for p in pattern.instruction.params if p.name in used)
     values = tuple(islice(_values_of(pattern, moving), MOST_VALUES + 1))
     if len(values) > MOST_VALUES:
         return Proof("unproved", f"elements of the instruction move with {', '.join(moving)}, of any value")
@@ -117,7 +119,17 @@ def prove(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
 def _prove(pattern: Pattern, mapping: Mapping, statement: Statement, kernel: Kernel | None) -> Proof:
     try:
         case = _case(pattern, statement, mapping, kernel)
-        _trees_agree(case)
+        subjects = {b.name: b.subject for b in case.mapping.bindings}
+        if _canonical(_fill_operands(case.pattern.value, subjects)) != _canonical(
+            case.statement.assign.value
+        ):
+            raise _OpenQuestion("the expressions differ")
+        own, theirs = case.pattern.statement.assign, case.statement.assign
+        if own.op != theirs.op:
+            raise _OpenQuestion("the operations differ")
+        required = theirs.target.dtype if theirs.op is None else case.statement.accumulator
+        if own.target.dtype != required:
+            raise _OpenQuestion(f"the instruction's result is {own.target.dtype}, not {required}")
         _all_once(case)
         for binding in mapping.bindings:
             _elements_follow(case, binding.name, binding.pattern, tuple(indices(binding.subject)))
@@ -155,12 +167,6 @@ def _case(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
     return _Case(pattern, statement, mapping, lengths, extents, facts)
 
 
-def _moving_params(pattern: Pattern) -> tuple[str, ...]:
-    """Return the parameters on which subscripts depend. Other parameters only shorten axes, which is harmless."""
-    used = _used_axes(tuple(chain.from_iterable(r.index for r in (pattern.target, *reads(pattern.value)))))
-    return tuple(p.name for p in pattern.instruction.params if p.name in used)
-
-
 def _values_of(pattern: Pattern, names: Sequence[str]) -> Iterator[dict[str, Index | int]]:
     """Yield all values of some parameters, without end if they are unbounded."""
     highs = largest_parameters(pattern.instruction)
@@ -185,19 +191,6 @@ def _with_values(
         replace(b, pattern=tuple(i.substitute(values) for i in b.pattern)) for b in mapping.bindings
     )
     return Pattern(instruction, statements(instruction)[number]), replace(mapping, bindings=bindings)
-
-
-def _trees_agree(case: _Case) -> None:
-    """Check that the instruction's tree over its operands' subjects equals the kernel's, up to commutativity."""
-    subjects = {b.name: b.subject for b in case.mapping.bindings}
-    if _canonical(_fill_operands(case.pattern.value, subjects)) != _canonical(case.statement.assign.value):
-        raise _OpenQuestion("the expressions differ")
-    own, theirs = case.pattern.statement.assign, case.statement.assign
-    if own.op != theirs.op:
-        raise _OpenQuestion("the operations differ")
-    required = theirs.target.dtype if theirs.op is None else case.statement.accumulator
-    if own.target.dtype != required:
-        raise _OpenQuestion(f"the instruction's result is {own.target.dtype}, not {required}")
 
 
 def _fill_operands(e: Expr, subjects: MappingType[str, Expr]) -> Expr:

@@ -20,7 +20,17 @@ def check_scratch(nest: NestSchedule, option: NestOption, problem: Problem) -> I
     for stage in nest.stages:
         operand = operands[stage.operand]
         if stage.memory not in operand.staging.homes:
-            yield _wrong_memory(nest, stage, operand)
+            homes = ", ".join(f"`{home}`" if home else "the workspace" for home in operand.staging.homes)
+            where = f"in `{stage.memory}`" if stage.memory else "in the workspace"
+            first = operand.staging.homes[0]
+            yield Diagnostic(
+                "schedule-stage",
+                f"nest {nest.statement}: `{stage.operand}` cannot be staged {where}",
+                notes=(f"its readers load from {homes}",),
+                help=f"write `stage {stage.operand} in {first} at 0;`"
+                if first
+                else f"write `stage {stage.operand};`",
+            )
     for memory, capacity in capacities.items():
         here = [stage for stage in nest.stages if stage.memory == memory]
         yield from _check_steps(nest, memory, here, dict(problem.address_steps).get(memory, 1))
@@ -78,20 +88,6 @@ def _check_steps(nest: NestSchedule, memory: str, stages: list[Stage], step: int
                 help=f"write `stage {stage.operand} in {memory} at {stage.address // step * step};`, or "
                 f"another multiple of {step}",
             )
-
-
-def _wrong_memory(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Diagnostic:
-    homes = ", ".join(f"`{home}`" if home else "the workspace" for home in operand.staging.homes)
-    where = f"in `{stage.memory}`" if stage.memory else "in the workspace"
-    first = operand.staging.homes[0]
-    return Diagnostic(
-        "schedule-stage",
-        f"nest {nest.statement}: `{stage.operand}` cannot be staged {where}",
-        notes=(f"its readers load from {homes}",),
-        help=f"write `stage {stage.operand} in {first} at 0;`"
-        if first
-        else f"write `stage {stage.operand};`",
-    )
 
 
 def staged_bytes(
