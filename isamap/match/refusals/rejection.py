@@ -14,68 +14,29 @@ from isamap.match.patterns.pattern import Pattern
 from isamap.source import Edit, Span, dataclass
 from isamap.transform import Statement
 
-REASONS = (
-    # the instruction is none that can be laid over a statement
-    "several-outputs",
-    "several-statements",
-    "instruction-ordered",
-    "instruction-guarded",
-    # the statement is none that an instruction performs
-    "guard-reads-data",
-    "statement-guarded",
-    # the two operations
-    "operation-differs",
-    "assigns-only",
-    "accumulates-only",
-    "accumulator-type-differs",
-    "result-type-differs",
-    # the two expressions
-    "expression-differs",
-    "parameter-not-scalar",
-    "immediate-differs",
-    "fused-rounding",
-    "factor-extra",
-    "factor-missing",
-    "operand-twice",
-    "operands-reversed",
-    "comparison-mirrored",
-    "constant-differs",
-    "mode-differs",
-    "operand-type-differs",
-    "widening-differs",
-    "signedness-differs",
-    # places for axes
-    "three-factors",
-    "scale-misplaced",
-    "reduction-missing",
-    "batch-missing",
-    "axis-has-no-place",
-    "axis-of-one",
-    "ordered-axis",
-    "axis-in-every-operand",
-    # elements
-    "elements-shared",
-    "output-overlap",
-    "window-stride",
-    "symbolic-sizes",
-    # sizes and parameters
-    "reassociation-forbidden",
-    "subnormals-lost",
-    "padding-not-neutral",
-    "parameter-out-of-range",
-    "precondition-fails",
-    "precondition-unmeetable",
-    # the way of counting
-    "not-counted",
-    # what the instruction needs around it
-    "placement-differs",
-    "memory-out-of-reach",
-    "operand-not-supplied",
-    "column-load",
-    "fill-not-supplied",
-    "state-not-set",
-    "not-emitted",
-)
+_REASONS = {
+    "the instruction is none that can be laid over a statement":
+        "several-outputs several-statements instruction-ordered instruction-guarded",
+    "the statement is none that an instruction performs": "guard-reads-data statement-guarded",
+    "the two operations":
+        "operation-differs assigns-only accumulates-only accumulator-type-differs result-type-differs",
+    "the two expressions":
+        "expression-differs parameter-not-scalar immediate-differs fused-rounding factor-extra "
+        "factor-missing operand-twice operands-reversed comparison-mirrored constant-differs mode-differs "
+        "operand-type-differs widening-differs signedness-differs",
+    "places for axes":
+        "three-factors scale-misplaced reduction-missing batch-missing axis-has-no-place axis-of-one "
+        "ordered-axis axis-in-every-operand",
+    "elements": "elements-shared output-overlap window-stride symbolic-sizes",
+    "sizes and parameters":
+        "reassociation-forbidden subnormals-lost padding-not-neutral parameter-out-of-range "
+        "precondition-fails precondition-unmeetable",
+    "the way of counting": "not-counted",
+    "what the instruction needs around it":
+        "placement-differs memory-out-of-reach operand-not-supplied column-load fill-not-supplied "
+        "state-not-set not-emitted",
+}  # fmt: skip
+REASONS = tuple(code for codes in _REASONS.values() for code in codes.split())
 """Codes of the conditions from the farthest to the nearest, about the order in which they are tried."""
 
 REMARKS = frozenset((*REASONS[REASONS.index("reassociation-forbidden") :], "three-factors"))
@@ -87,16 +48,9 @@ OTHER = "another instruction"
 LACKING = frozenset(REASONS[REASONS.index("placement-differs") :])
 """Reasons of mappings that no edit of the kernel removes: the machine's description lacks something."""
 
-_CHANGING = frozenset(
-    (
-        "operation-differs",
-        "operand-twice",
-        "operands-reversed",
-        "constant-differs",
-        "mode-differs",
-        "window-stride",
-    )
-)
+_CHANGING = frozenset((
+    "operation-differs", "operand-twice", "operands-reversed", "constant-differs", "mode-differs", "window-stride",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
