@@ -14,7 +14,7 @@ from isamap.cli.early_words import read_emulator
 from isamap.cli.option_parser import EMULATOR, MACHINE_ARGUMENT, CommandOptions, flag
 from isamap.driver.inputs import machine_of
 from isamap.run.child import Emulator
-from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem, dataclass, replace
+from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem, asdict, dataclass, replace
 from isamap.source.cache import cache_root
 from isamap.source.progress import Progress
 
@@ -86,16 +86,8 @@ def check_command(asked: CheckOptions) -> Answer:
     odd = tuple(Finding(told, text) for told, text in summary.warnings)
     read_by, unread = _read_calls(word, summary.digest) if asked.calls else (None, ())
     findings = (*odd, *_far_from_measured(word, summary.digest), *unread)
-    payload: dict[str, object] = {
-        "name": summary.name,
-        "summary": summary.summary,
-        "chain": list(summary.chain),
-        "memories": summary.memories,
-        "units": summary.units,
-        "instructions": summary.instructions,
-        "digest": summary.digest,
-        "calls_read_by": read_by,
-    }
+    payload: dict[str, object] = {**asdict(summary), "calls_read_by": read_by}
+    del payload["warnings"]  # they are findings
     counts = f"{summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
     text = f"{summary.name}: fine; {counts}"
     if not asked.run:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from isamap.plan.access_counts import Accesses, Convention, StatementAccesses, StatementEnergy
 from isamap.report.columns import align, energy_text, percent_text
-from isamap.source import add_up
+from isamap.source import add_up, asdict
 
 if TYPE_CHECKING:
     from isamap.report.closed_forms import ClosedForm, ClosedForms  # SymPy takes half a second to import
@@ -25,13 +25,7 @@ def accesses_json(
 ) -> dict[str, object]:
     """Return the counts with their convention, and formulas, if given, as JSON. Units: elements, nanoseconds."""
     return {
-        "convention": {
-            "name": convention.name,
-            "first_read": convention.first_read,
-            "refill": convention.refill,
-            "latch": convention.latch,
-            "shared_port": convention.shared_port,
-        },
+        "convention": asdict(convention),
         "latency_ns": add_up(s.latency_ns for s in found),
         **({"energy_pj": total} if (total := total_energy_pj(found)) is not None else {}),
         "statements": [_statement_json(s, form) for s, form in zip_longest(found, forms)],

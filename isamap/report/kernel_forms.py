@@ -23,7 +23,7 @@ from isamap.match import Fix, Gain
 from isamap.report.columns import count_text
 from isamap.report.mapping_facts import Matched, Tally, tally
 from isamap.report.mappings import counts_text
-from isamap.source import Source, dataclass
+from isamap.source import Source, asdict, dataclass
 from isamap.transform import Refusal, refused_rewrites
 
 
@@ -123,15 +123,7 @@ def forms_json(forms: Sequence[KernelVariant], chosen: int | None) -> dict[str, 
         "forms": [
             {
                 "steps": list(form.steps),
-                "gains": [
-                    {
-                        "instruction": g.instruction,
-                        "statements": list(g.statements),
-                        "mappings": g.mappings,
-                        "before": g.before,
-                    }
-                    for g in form.gains
-                ],
+                "gains": [asdict(gain) for gain in form.gains],
                 **form.tally.as_json(),
                 "text": print_routine(form.kernel),
             }

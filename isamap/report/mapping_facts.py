@@ -29,7 +29,7 @@ from isamap.match import Mapping as Found
 from isamap.match.moves.variants import MappingVariant, count_groupings, count_variants, variants
 from isamap.match.patterns.pattern import patterns_of
 from isamap.match.proofs.proof import Proof, prove
-from isamap.source import add_up, dataclass, field, replace
+from isamap.source import add_up, asdict, dataclass, field, replace
 from isamap.transform import Statement, reads, statements
 
 
@@ -67,12 +67,7 @@ class Tally:
         return self.count + self.split + self.degenerate
 
     def as_json(self) -> dict[str, int]:
-        return {
-            "count": self.count,
-            "split": self.split,
-            "degenerate": self.degenerate,
-            "composed": self.composed,
-        }
+        return asdict(self)
 
 
 NONE = Tally()

@@ -15,7 +15,7 @@ from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.text import print_nest
 from isamap.report.columns import Row, bytes_text
-from isamap.source.records import dataclass
+from isamap.source.records import asdict, dataclass
 
 MEMORY = "memory"
 
@@ -165,16 +165,7 @@ def tree_json(tree: NestTree) -> dict[str, object]:
     return {
         "statement": tree.statement,
         "mapping": tree.mapping,
-        "levels": [
-            {
-                "depth": level.depth,
-                "text": level.text,
-                "trips": level.trips,
-                "touched_bytes": dict(level.touched_bytes),
-                "fits": level.fits,
-            }
-            for level in tree.levels
-        ],
+        "levels": [{**asdict(level), "touched_bytes": dict(level.touched_bytes)} for level in tree.levels],
         "registers": [
             {"memory": memory, "used": used, "available": there} for memory, used, there in tree.registers
         ],

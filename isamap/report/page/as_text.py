@@ -61,15 +61,7 @@ def report_json(report: Report) -> dict[str, object]:
                 "name": pane.name,
                 "title": pane.title,
                 "left_out": pane.left_out,
-                "lines": [
-                    {
-                        "text": line.text,
-                        "own": list(line.own),
-                        "inside": list(line.inside),
-                        "marks": [asdict(mark) for mark in line.marks],
-                    }
-                    for line in pane.lines
-                ],
+                "lines": [asdict(line) for line in pane.lines],
             }
             for pane in report.panes
         ],
