@@ -22,31 +22,9 @@ from isamap.cli.option_parser import options_of
 from isamap.driver.options import Option
 from isamap.source import UsageProblem, cannot_write, did_you_mean, read_limited, replace_file
 
+_SHELLS = ("bash", "zsh", "fish")
 SCRIPTS: Mapping[str, str] = {
-    "bash": """\
-_isamap() {
-  local IFS=$'\\n'
-  COMPREPLY=($(isamap --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-}
-complete -o default -F _isamap isamap
-""",
-    "zsh": """\
-(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
-_isamap() {
-  local -a found
-  found=(${(f)"$(isamap --complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
-  if (( $#found )); then compadd -a found; else _files; fi
-}
-compdef _isamap isamap
-""",
-    "fish": """\
-function __isamap_complete
-  set -l words (commandline -opc)
-  set -e words[1]
-  isamap --complete $words (commandline -ct) 2>/dev/null
-end
-complete -c isamap -a '(__isamap_complete)'
-""",
+    shell: Path(__file__).with_name(f"completion.{shell}").read_text(encoding="utf-8") for shell in _SHELLS
 }
 FLAGS = ("--help", "--install-completion", "--show-completion", "--version")
 _MOST_OF_RC = 1 << 20

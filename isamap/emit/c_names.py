@@ -12,36 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from math import inf, isinf, isnan
+from pathlib import Path
 
 import numpy as np
 
 from isamap.ir import DType
 from isamap.source import is_device, is_digits
 
-_WORDS = """
-auto break case char const continue default do double else enum extern float for goto if inline int long
-register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
-alignas alignof bool constexpr false nullptr static_assert thread_local true typeof asm fortran near far
-linux unix i386 main errno stdin stdout stderr INFINITY NAN NULL
-args workspace pool base space part parts shared given
-memcpy memset memmove memcmp malloc free abs labs exit abort printf signal index y0 y1 yn j0 j1 jn gamma
-acos asin atan atan2 acosh asinh atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma
-fmax fmin fmod frexp hypot ilogb ldexp lgamma log log10 log1p log2 logb lrint lround modf nan nearbyint
-nextafter pow remainder remquo rint round scalbn sin sinh sqrt tan tanh tgamma trunc drem significand
-a64l aligned_alloc alloca arc4random arc4random_buf arc4random_uniform at_quick_exit atexit atof atoi atol
-bcmp bcopy bsearch bzero calloc clearenv div drand48 drand48_data drand48_r ecvt ecvt_r erand48 erand48_r
-explicit_bzero fcvt fcvt_r fd_mask fd_set ffs ffsl gcvt getenv getloadavg getsubopt initstate initstate_r
-isinf isnan jrand48 jrand48_r l64a lcong48 lcong48_r ldiv lgamma_r lgammaf_r lgammal_r llabs lldiv llrint
-llround lrand48 lrand48_r mblen mbstowcs mbtowc memccpy memchr mkdtemp mkstemp mkstemps mktemp mrand48
-mrand48_r nexttoward nrand48 nrand48_r on_exit posix_memalign pselect putenv qecvt qecvt_r qfcvt qfcvt_r
-qgcvt qsort quick_exit rand rand_r random random_data random_r realloc reallocarray realpath rindex rpmatch
-scalb scalbln seed48 seed48_r select setenv setstate setstate_r signgam srand srand48 srand48_r srandom
-srandom_r stpcpy stpncpy strcasecmp strcasecmp_l strcat strchr strcmp strcoll strcoll_l strcpy strcspn
-strdup strerror strerror_l strerror_r strlen strncasecmp strncasecmp_l strncat strncmp strncpy strndup
-strnlen strpbrk strrchr strsep strsignal strspn strstr strtod strtof strtok strtok_r strtol strtold strtoq
-strtoul strtouq strxfrm strxfrm_l system timespec timeval u_char u_int u_long u_short uint ulong unsetenv
-ushort valloc wcstombs wctomb finite
-"""
+_WORDS = Path(__file__).with_name("reserved_names.txt").read_text(encoding="utf-8")
 """Reserved names: words of C, of the emitted text, and of C's headers (`immintrin.h` includes `stdlib.h`)."""
 RESERVED = frozenset(word + of for word in _WORDS.split() for of in ("", "f", "l"))
 

@@ -1,0 +1,5 @@
+_isamap() {
+  local IFS=$'\n'
+  COMPREPLY=($(isamap --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _isamap isamap
