@@ -17,26 +17,12 @@ from isamap.adjoint.names import AdjointNames
 from isamap.adjoint.partials import Source, depends, partials
 from isamap.adjoint.single_assignment import Built
 from isamap.adjoint.value_storage import no_derivative
-from isamap.ir import (
-    Assign,
-    Axis,
-    Call,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    Index,
-    IndexValue,
-    Kernel,
-    Operand,
-    Read,
-    Scalar,
-    substitute_expr,
-    verify,
-)
-from isamap.ir.dtypes import BOOL, I64
+from isamap.ir.dtypes import BOOL, I64, DType
 from isamap.ir.facts import inside_conditions
-from isamap.ir.index import elements_of, has_elements
+from isamap.ir.index import Index, elements_of, has_elements
+from isamap.ir.nodes import Assign, Axis, Call, Cast, Const, Expr, IndexValue, Kernel, Operand, Read, Scalar
+from isamap.ir.substitute import substitute_expr
+from isamap.ir.verify import verify
 from isamap.ir.walk import indices, map_reads, reads, walk
 from isamap.source import Span, dataclass, field, replace
 from isamap.transform.rewrite import map_accesses, with_statements

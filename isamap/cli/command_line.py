@@ -28,16 +28,10 @@ from isamap.cli.early_words import command_of, fill_model, fill_values, spread_s
 from isamap.cli.option_parser import CommandOptions
 from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
 from isamap.driver.options import list_options
-from isamap.source import (
-    Diagnostic,
-    IsamapError,
-    MissingTool,
-    MissingWords,
-    NotKept,
-    UsageProblem,
-    read_limited,
-)
 from isamap.source.cache import cache_root, digest, kept_here
+from isamap.source.diagnostic import Diagnostic
+from isamap.source.errors import IsamapError, MissingTool, MissingWords, NotKept, UsageProblem
+from isamap.source.files import read_limited
 from isamap.source.progress import Progress, log_progress
 from isamap.source.records import replace
 from isamap.version import __version__

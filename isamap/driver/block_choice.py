@@ -21,23 +21,14 @@ from isamap.formulate.hierarchy import Memories
 from isamap.ir import Kernel, Operand, product
 from isamap.machine import Machine
 from isamap.source.records import replace
-from isamap.transform import (
-    Blocks,
-    Rewrite,
-    Statement,
-    accesses,
-    bound_loops_in_blocks,
-    dense_form,
-    in_blocks,
-    inline_temporaries,
-    is_rewritable,
-    make_guards_explicit,
-    ordered_axes,
-    reads,
-    share_blocks,
-    statements,
-    symbols,
-)
+from isamap.transform import reads, symbols
+from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, share_blocks
+from isamap.transform.flattening import dense_form
+from isamap.transform.guards import make_guards_explicit
+from isamap.transform.inlining import inline_temporaries
+from isamap.transform.loop_bounds import bound_loops_in_blocks
+from isamap.transform.rewrite import Rewrite, accesses, is_rewritable
+from isamap.transform.statements import Statement, statements
 
 # --- strips ---------------------------------------------------------------------------------------------
 

@@ -27,18 +27,12 @@ from isamap.lower.program import Names
 from isamap.lower.register_block import find_chain
 from isamap.lower.tile_results import Results, copy_of_result, value_of
 from isamap.machine import Machine
-from isamap.match import (
-    OFFSET,
-    MoveSearch,
-    Tile,
-    copy_by_axes,
-    find_transfer,
-    in_tiles,
-    lacking_abilities,
-    move_search_of,
-    statement_mappings,
-    statement_text,
-)
+from isamap.match.mappings.enumerate import statement_mappings
+from isamap.match.mappings.mapping import statement_text
+from isamap.match.moves.transfers import copy_by_axes, find_transfer
+from isamap.match.operand_loads.load_request import MoveSearch
+from isamap.match.refusals.refuse import lacking_abilities
+from isamap.match.tiles.operand_tiles import OFFSET, Tile, in_tiles, move_search_of
 from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset, with_energy
 from isamap.plan.loop_nest import GatheredTiles, NestFacts, Short, Subscript
 from isamap.plan.plugins import load_cost_model
@@ -49,15 +43,11 @@ from isamap.report.lowered import print_state
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import price, read_nest
 from isamap.source import Diagnostic, cannot_write, dataclass, replace, replace_file
-from isamap.transform import (
-    Statement,
-    is_rewritable,
-    make_guards_explicit,
-    reads,
-    statements,
-    symbols,
-    without_zero_points,
-)
+from isamap.transform import reads, symbols
+from isamap.transform.guards import make_guards_explicit
+from isamap.transform.rewrite import is_rewritable
+from isamap.transform.statements import Statement, statements
+from isamap.transform.zero_points import without_zero_points
 
 
 def scalar_warnings(

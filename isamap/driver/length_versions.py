@@ -21,15 +21,11 @@ from isamap.lower.length_join import join_lengths
 from isamap.lower.lower import Version, lower_versions, versions_behind
 from isamap.lower.program import LoweredProgram
 from isamap.lower.walk import issued_names
-from isamap.machine import (
-    EmitCall,
-    EmitNothing,
-    Machine,
-    join_word,
-    load_machine,
-    passed_when_run,
-    split_word,
-)
+from isamap.machine.chain import join_word, split_word
+from isamap.machine.checks import load_machine
+from isamap.machine.emit_nodes import EmitCall, EmitNothing
+from isamap.machine.lengths import passed_when_run
+from isamap.machine.model import Machine
 from isamap.plan.check import check_schedule
 from isamap.plan.loops import LoopStep, UnrolledLoop
 from isamap.plan.plugins import load_cost_model

@@ -16,17 +16,12 @@ from isamap.driver.oracle import spares_operations
 from isamap.driver.request import Size, complete_sizes
 from isamap.ir import Kernel, Range, bind, typical_size
 from isamap.machine import Machine
-from isamap.match import (
-    CountMode,
-    Fix,
-    Gain,
-    Rejection,
-    find_groups,
-    find_mappings,
-    fixes,
-    improving_rewrites,
-    refusals,
-)
+from isamap.match.mappings.enumerate import find_mappings
+from isamap.match.mappings.groups import find_groups
+from isamap.match.mappings.mapping import CountMode
+from isamap.match.refusals.refuse import refusals
+from isamap.match.refusals.rejection import Rejection
+from isamap.match.refusals.remedies import Fix, Gain, fixes, improving_rewrites
 from isamap.report.kernel_forms import KernelVariant
 from isamap.report.mapping_facts import Matched
 from isamap.source import Source, dataclass, replace

@@ -20,24 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir import (
-    F64,
-    OPS,
-    Assign,
-    Call,
-    Const,
-    DType,
-    Expr,
-    Kernel,
-    Loop,
-    Measure,
-    Stmt,
-    evaluate_samples,
-    interpret,
-    interpret_magnitude,
-    round_to,
-    typical_value,
-)
+from isamap.ir.dtypes import F64, DType
+from isamap.ir.elements import evaluate_samples
+from isamap.ir.error_bounds import Measure
+from isamap.ir.index import typical_value
+from isamap.ir.interpret import interpret, interpret_magnitude
+from isamap.ir.nodes import Assign, Call, Const, Expr, Kernel, Loop, Stmt
+from isamap.ir.ops import OPS
+from isamap.ir.rounding import round_to
 from isamap.ir.walk import symbols, walk
 from isamap.run.fills import shape_of
 from isamap.source.records import dataclass, replace

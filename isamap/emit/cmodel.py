@@ -19,22 +19,10 @@ from typing import assert_never
 from isamap.emit.c_expr import CScope, stored_text, stored_value, value_text
 from isamap.emit.c_names import CNames, compute_type, is_narrow, storage_type
 from isamap.emit.c_text import PRODUCT, CText, Namer, choice, index_text, infix
-from isamap.ir import (
-    Assign,
-    Call,
-    Cast,
-    DType,
-    Expr,
-    Index,
-    Instruction,
-    Loop,
-    Operand,
-    Param,
-    Read,
-    Scalar,
-    Stmt,
-)
 from isamap.ir import product as index_product
+from isamap.ir.dtypes import DType
+from isamap.ir.index import Index
+from isamap.ir.nodes import Assign, Call, Cast, Expr, Instruction, Loop, Operand, Param, Read, Scalar, Stmt
 from isamap.ir.ops import OPS
 from isamap.source.records import dataclass
 

@@ -17,16 +17,11 @@ from isamap.formulate.unmatched import require_performed
 from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine, unset_state
 from isamap.match import Mapping as Mapped
-from isamap.match import (
-    MoveSearch,
-    apply_mapping,
-    move_search_of,
-    pattern_of,
-    profile_sizes,
-    read_twice,
-    statement_mappings,
-    sums_can_be_padded,
-)
+from isamap.match.mappings.enumerate import statement_mappings
+from isamap.match.operand_loads.load_request import MoveSearch
+from isamap.match.patterns.pattern import pattern_of
+from isamap.match.patterns.unify import read_twice
+from isamap.match.tiles.operand_tiles import apply_mapping, move_search_of, profile_sizes, sums_can_be_padded
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.source.records import dataclass
 from isamap.transform import Statement, statements

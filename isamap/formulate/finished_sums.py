@@ -12,22 +12,12 @@ from itertools import chain, zip_longest
 
 from isamap.ir import Index, Kernel
 from isamap.ir.walk import distinct_reads
-from isamap.match import (
-    OFFSET,
-    MoveSearch,
-    OperandTile,
-    Tile,
-    Written,
-    copy_by_axes,
-    find_zeroing,
-    get_own_sum,
-    held_way_out,
-    in_tiles,
-    initial_load,
-    start_of_sum,
-    stored_way_out,
-    written_value,
-)
+from isamap.match.moves.epilogue_moves import held_way_out, stored_way_out
+from isamap.match.moves.transfers import copy_by_axes
+from isamap.match.operand_loads.load_request import MoveSearch
+from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
+from isamap.match.tiles.sum_starts import find_zeroing, initial_load
+from isamap.match.tiles.written_values import Written, get_own_sum, start_of_sum, written_value
 from isamap.plan.loop_nest import FusedAccesses, FusedRead, NestFacts
 from isamap.plan.loops import CountedLoop
 from isamap.plan.problem import Energies, Fusion, NestOption

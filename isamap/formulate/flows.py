@@ -22,31 +22,17 @@ from isamap.ir import Kernel, Operand
 from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
 from isamap.machine.timings import IN_FLIGHT
-from isamap.match import (
-    Location,
-    MoveSearch,
-    OperandMove,
-    OperandTile,
-    Tile,
-    TilesMove,
-    WayOut,
-    WindowOverlap,
-    clearing_ns,
-    computed_inputs,
-    find_clearing,
-    find_operand_store,
-    find_zeroing,
-    get_own_sum,
-    homes_of,
-    in_tiles,
-    initial_load,
-    registers_of,
-    start_of_sum,
-    steps_of,
-    tiles_move,
-    way_out,
-    written_value,
-)
+from isamap.match.moves.chains import steps_of
+from isamap.match.moves.epilogue_moves import WayOut, way_out
+from isamap.match.moves.scratch_buffers import clearing_ns, computed_inputs, find_clearing, homes_of
+from isamap.match.moves.together import TilesMove, tiles_move
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, registers_of
+from isamap.match.operand_loads.store_search import find_operand_store
+from isamap.match.patterns.address import Location
+from isamap.match.tiles.operand_tiles import OperandTile, Tile, in_tiles
+from isamap.match.tiles.overlapping_windows import WindowOverlap
+from isamap.match.tiles.sum_starts import find_zeroing, initial_load
+from isamap.match.tiles.written_values import get_own_sum, start_of_sum, written_value
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand, with_fields
 from isamap.source import add_up, dataclass, replace
 from isamap.transform.companions import CompanionValues, fused_result

@@ -14,30 +14,14 @@ from isamap.formulate.hierarchy import Memories
 from isamap.formulate.load_costs import homes_of_sums
 from isamap.ir import Index, Kernel, typical_value
 from isamap.ir.index import ONE
-from isamap.match import (
-    OFFSET,
-    MoveSearch,
-    OperandMove,
-    OperandTile,
-    Tile,
-    Written,
-    clearing_ns,
-    copy_by_axes,
-    find_clearing,
-    find_operand_load,
-    find_operand_store,
-    find_transfer,
-    held_way_out,
-    in_register,
-    in_tiles,
-    scratch_move,
-    scratchpads,
-    shown_axes,
-    start_of_sum,
-    stored_way_out,
-    way_out,
-    written_value,
-)
+from isamap.match.moves.epilogue_moves import held_way_out, stored_way_out, way_out
+from isamap.match.moves.scratch_buffers import clearing_ns, find_clearing, scratch_move, scratchpads
+from isamap.match.moves.transfers import copy_by_axes, find_transfer, shown_axes
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
+from isamap.match.operand_loads.load_search import find_operand_load
+from isamap.match.operand_loads.store_search import find_operand_store
+from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
+from isamap.match.tiles.written_values import Written, in_register, start_of_sum, written_value
 from isamap.plan.problem import Fusion, NestProblem
 from isamap.source import add_up, replace
 from isamap.transform import reads, symbols

@@ -19,31 +19,25 @@ from isamap.formulate.load_times import issue_latency_ns, issued_pj, lane_wait, 
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.timings import MODEL
-from isamap.match import (
-    LoadRequest,
-    Location,
-    MoveSearch,
-    OperandMove,
+from isamap.match.moves.chains import issued_ns
+from isamap.match.moves.scratch_buffers import homes_of, scratch_move
+from isamap.match.moves.together import tiles_move
+from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove, count_registers
+from isamap.match.operand_loads.load_search import find_operand_load
+from isamap.match.operand_loads.standing import hide_position
+from isamap.match.operand_loads.store_search import find_operand_store, least_copy_ns
+from isamap.match.patterns.address import Location, is_lane
+from isamap.match.tiles.operand_tiles import (
     OperandTile,
     Tile,
     accumulator_store,
     bring,
-    count_registers,
-    find_operand_load,
-    find_operand_store,
-    hide_position,
-    homes_of,
     in_tiles,
-    is_lane,
     is_read_of,
-    issued_ns,
-    least_copy_ns,
     part_of,
-    scratch_move,
-    sum_of_lanes,
-    tiles_move,
-    windows_of,
 )
+from isamap.match.tiles.overlapping_windows import windows_of
+from isamap.match.tiles.written_values import sum_of_lanes
 from isamap.plan.problem import (
     NO_WAITS,
     MoveEnergy,

@@ -25,20 +25,13 @@ from isamap.formulate.tensor_layout import lay_out
 from isamap.ir import Axis, Expr, Index, Kernel, Read, strict_forbids, typical_value
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine, cost_params, cost_value, count_between, line_bytes, line_hints
-from isamap.match import (
-    Location,
-    LoopAxis,
-    MoveSearch,
-    OperandMove,
-    OperandTile,
-    Tile,
-    bring,
-    hide_position,
-    in_tiles,
-    is_lane,
-)
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
+from isamap.match.operand_loads.standing import hide_position
+from isamap.match.patterns.address import Location, is_lane
+from isamap.match.tiles.operand_tiles import OperandTile, Tile, bring, in_tiles
+from isamap.match.tiles.walks import LoopAxis
 from isamap.plan.problem import CarriedValues, NestOption, TileAxis, TileOperand, with_fields
 from isamap.source import add_up, replace
 from isamap.transform import Statement, distinct_reads, reads, statements, symbols

@@ -19,22 +19,18 @@ from isamap.formulate.load_costs import input_of
 from isamap.formulate.option import bare_option, option_of, reorders, whole_option
 from isamap.formulate.packable import packed_in, with_packed
 from isamap.machine import unset_state
-from isamap.match import (
-    Loops,
+from isamap.match import Mapping as Mapped
+from isamap.match.moves.padding import pad_tiles
+from isamap.match.patterns.pattern import Pattern, pattern_of
+from isamap.match.tiles.operand_tiles import (
     OperandTile,
-    Pattern,
     Tile,
     apply_mapping,
     leaves_in_scratchpad,
-    lengths_at_run_time,
-    may_write,
-    pad_tiles,
-    pattern_of,
     profile_sizes,
     sums_can_be_padded,
-    walk_of,
 )
-from isamap.match import Mapping as Mapped
+from isamap.match.tiles.walks import Loops, lengths_at_run_time, may_write, walk_of
 from isamap.plan.problem import NestOption, with_fields
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement

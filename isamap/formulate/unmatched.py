@@ -15,23 +15,16 @@ from isamap.ir import Call, Kernel, Read, print_expr
 from isamap.ir.index import elements_of
 from isamap.ir.walk import walk
 from isamap.machine import Machine
-from isamap.match import (
-    Mapping,
-    Movement,
-    MoveSearch,
-    OperandTile,
-    explain_uncleared,
-    find_operand_load,
-    lacking_abilities,
-    leaves_in_scratchpad,
-    move_search_of,
-    movements,
-    pattern_of,
-    refusals,
-    statement_mappings,
-    statement_text,
-    tile_of,
-)
+from isamap.match.mappings.enumerate import statement_mappings
+from isamap.match.mappings.mapping import Mapping, statement_text
+from isamap.match.moves.chains import Movement
+from isamap.match.moves.movement import movements, tile_of
+from isamap.match.moves.scratch_buffers import explain_uncleared
+from isamap.match.operand_loads.load_request import MoveSearch
+from isamap.match.operand_loads.load_search import find_operand_load
+from isamap.match.patterns.pattern import pattern_of
+from isamap.match.refusals.refuse import lacking_abilities, refusals
+from isamap.match.tiles.operand_tiles import OperandTile, leaves_in_scratchpad, move_search_of
 from isamap.plan.problem import NestProblem
 from isamap.source import NoMapping, replace
 from isamap.transform import Statement, reads, statements, symbols

@@ -36,19 +36,12 @@ from isamap.lower.steps import Issues, Unroll
 from isamap.lower.tile_copies import copy_tile
 from isamap.lower.tile_results import bindings_of, symbols_of, value_of
 from isamap.machine import Machine
-from isamap.match import (
-    OFFSET,
-    Location,
-    MoveSearch,
-    OperandMove,
-    OperandTile,
-    Present,
-    Tile,
-    Written,
-    bring,
-    initial_load,
-    pattern_of,
-)
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, Present
+from isamap.match.patterns.address import Location
+from isamap.match.patterns.pattern import pattern_of
+from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring
+from isamap.match.tiles.sum_starts import initial_load
+from isamap.match.tiles.written_values import Written
 from isamap.source.records import dataclass, replace
 from isamap.transform import reads
 

@@ -12,18 +12,11 @@ from isamap.lower.load_issues import Emitter
 from isamap.lower.place import Place, partial_axes
 from isamap.lower.program import Names, Node, Value
 from isamap.lower.staging import Staged, claim_buffer
-from isamap.match import (
-    OFFSET,
-    Copy,
-    MoveSearch,
-    OperandMove,
-    OperandTile,
-    Tile,
-    Written,
-    find_operand_store,
-    in_register,
-    sum_of_lanes,
-)
+from isamap.match.moves.transfers import Copy
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
+from isamap.match.operand_loads.store_search import find_operand_store
+from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile
+from isamap.match.tiles.written_values import Written, in_register, sum_of_lanes
 from isamap.source.records import dataclass
 
 

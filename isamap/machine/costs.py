@@ -19,21 +19,10 @@ from typing import assert_never
 
 import numpy as np
 
-from isamap.ir import (
-    F64,
-    OPS,
-    Call,
-    Cast,
-    Const,
-    Constraint,
-    Expr,
-    IndexValue,
-    Instruction,
-    Param,
-    Read,
-    Scalar,
-)
 from isamap.ir.bind import MAX_EXTENT, comparison_holds
+from isamap.ir.dtypes import F64
+from isamap.ir.nodes import Call, Cast, Const, Constraint, Expr, IndexValue, Instruction, Param, Read, Scalar
+from isamap.ir.ops import OPS
 from isamap.ir.walk import walk
 from isamap.machine.families import Row
 from isamap.machine.fields import NUMBER

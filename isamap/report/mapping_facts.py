@@ -16,19 +16,15 @@ from math import inf
 from isamap.formulate.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, number_extents
 from isamap.ir import Call, Cast, Expr, Instruction, Kernel
 from isamap.machine import Machine
-from isamap.match import (
-    CountMode,
-    GroupMapping,
-    Movement,
-    is_simple,
-    move_search_of,
-    movements,
-    pattern_of,
-)
 from isamap.match import Mapping as Found
+from isamap.match.mappings.groups import GroupMapping
+from isamap.match.mappings.mapping import CountMode, is_simple
+from isamap.match.moves.chains import Movement
+from isamap.match.moves.movement import movements
 from isamap.match.moves.variants import MappingVariant, count_groupings, count_variants, variants
-from isamap.match.patterns.pattern import patterns_of
+from isamap.match.patterns.pattern import pattern_of, patterns_of
 from isamap.match.proofs.proof import Proof, prove
+from isamap.match.tiles.operand_tiles import move_search_of
 from isamap.source import add_up, asdict, dataclass, field, replace
 from isamap.transform import Statement, reads, statements
 

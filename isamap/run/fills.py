@@ -28,23 +28,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir import (
-    OPS,
-    Call,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    Kernel,
-    Operand,
-    Read,
-    Scalar,
-    iterations_apart,
-    typical_value,
-)
 from isamap.ir.argument_samples import SAMPLES, sample_arguments
 from isamap.ir.domains import drawn_values
+from isamap.ir.dtypes import DType
 from isamap.ir.facts import Site, find_sites
+from isamap.ir.index import typical_value
+from isamap.ir.nodes import Call, Cast, Const, Expr, Kernel, Operand, Read, Scalar
+from isamap.ir.ops import OPS
+from isamap.ir.recurrences import iterations_apart
 from isamap.ir.walk import symbols, walk
 from isamap.machine.timings import LINE_BYTES
 

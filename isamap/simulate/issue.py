@@ -17,22 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from isamap.ir import (
-    Axis,
-    DType,
-    Env,
-    Expr,
-    Index,
-    Instruction,
-    Loop,
-    Read,
-    bind_all,
-    convert,
-    evaluate_expr,
-    evaluate_index,
-    execute_bound,
-)
-from isamap.ir.evaluate import box_points, make_value
+from isamap.ir.dtypes import DType
+from isamap.ir.evaluate import Env, box_points, evaluate_expr, evaluate_index, make_value
+from isamap.ir.index import Index
+from isamap.ir.interpret import bind_all, execute_bound
+from isamap.ir.nodes import Axis, Expr, Instruction, Loop, Read
+from isamap.ir.rounding import convert
 from isamap.ir.walk import map_reads
 from isamap.match import Mapping, Pattern
 from isamap.match.patterns.padding import Fills, Shown, neutral_fills

@@ -16,18 +16,9 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import cast
 
-from isamap.ir import (
-    F64,
-    ConstantDecl,
-    DType,
-    Expr,
-    Kernel,
-    MemoryDecl,
-    Module,
-    Routine,
-    check_view,
-    verify,
-)
+from isamap.ir.dtypes import F64, DType
+from isamap.ir.nodes import ConstantDecl, Expr, Kernel, MemoryDecl, Module, Routine
+from isamap.ir.verify import check_view, verify
 from isamap.source import IsamapError, Source, Span, TypeProblem, fields, is_digits, replace
 from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module

@@ -18,21 +18,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import assert_never
 
-from isamap.ir import (
-    Assign,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Index,
-    IndexValue,
-    Kernel,
-    Loop,
-    Read,
-    Scalar,
-    Stmt,
-    substitute_expr,
-)
+from isamap.ir.index import Index
+from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Kernel, Loop, Read, Scalar, Stmt
+from isamap.ir.substitute import substitute_expr
 from isamap.source.records import dataclass, field
 
 Key = tuple[str, int]

@@ -14,13 +14,15 @@ from functools import reduce
 from itertools import product
 from math import gcd, lcm, prod
 
-from isamap.ir import (
+from isamap.ir.atoms import Mod
+from isamap.ir.facts import inside_conditions
+from isamap.ir.index import ZERO, Index, index_max, index_min
+from isamap.ir.nodes import (
     Assign,
     Axis,
     Call,
     Const,
     Expr,
-    Index,
     IndexValue,
     Kernel,
     Loop,
@@ -28,16 +30,9 @@ from isamap.ir import (
     Read,
     Scalar,
     Stmt,
-    index_max,
-    index_min,
-    substitute_expr,
-    substitute_routine,
-    substitute_stmt,
 )
-from isamap.ir.atoms import Mod
-from isamap.ir.facts import inside_conditions
-from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
+from isamap.ir.substitute import substitute_expr, substitute_routine, substitute_stmt
 from isamap.ir.walk import conjuncts, symbols, with_parts
 from isamap.source import NoMapping, dataclass, field, replace
 from isamap.transform.loop_bounds import bound_loops

@@ -24,23 +24,12 @@ from functools import reduce
 
 import numpy as np
 
-from isamap.ir import (
-    OPS,
-    Assign,
-    Call,
-    Const,
-    Expr,
-    Index,
-    Kernel,
-    Read,
-    index_max,
-    index_min,
-    substitute_stmt,
-)
 from isamap.ir.facts import facts_of
-from isamap.ir.index import ZERO
-from isamap.ir.nodes import Cast
+from isamap.ir.index import ZERO, Index, index_max, index_min
+from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, Kernel, Read
+from isamap.ir.ops import OPS
 from isamap.ir.prove import Facts, is_nonnegative
+from isamap.ir.substitute import substitute_stmt
 from isamap.ir.walk import conjuncts, reads, walk
 from isamap.source.records import dataclass, replace
 from isamap.transform.rewrite import is_accepted, with_statements

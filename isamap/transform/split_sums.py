@@ -20,20 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from isamap.ir import (
-    Assign,
-    Call,
-    Const,
-    Expr,
-    Index,
-    Kernel,
-    Operand,
-    Read,
-    print_expr,
-    substitute_expr,
-    substitute_read,
-    substitute_stmt,
-)
+from isamap.ir.index import Index
+from isamap.ir.nodes import Assign, Call, Const, Expr, Kernel, Operand, Read
+from isamap.ir.printer import print_expr
+from isamap.ir.substitute import substitute_expr, substitute_read, substitute_stmt
 from isamap.ir.walk import map_reads, reads
 from isamap.source.records import replace
 from isamap.transform.guards import identity_of

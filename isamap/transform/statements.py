@@ -12,23 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, groupby
 from typing import TypeVar
 
-from isamap.ir import (
-    OPS,
-    Assign,
-    Axis,
-    Call,
-    Const,
-    DType,
-    Expr,
-    Loop,
-    Read,
-    Routine,
-    Stmt,
-    as_performed,
-    substitute_stmt,
-)
-from isamap.ir.dtypes import BOOL
+from isamap.ir.dtypes import BOOL, DType
 from isamap.ir.index import Index, index_max
+from isamap.ir.index_casts import as_performed
+from isamap.ir.nodes import Assign, Axis, Call, Const, Expr, Loop, Read, Routine, Stmt
+from isamap.ir.ops import OPS
+from isamap.ir.substitute import substitute_stmt
 from isamap.source.records import dataclass, replace
 
 

@@ -29,21 +29,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from isamap.ir import (
-    Assign,
-    Call,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    Index,
-    IndexValue,
-    Kernel,
-    Operand,
-    Read,
-    print_expr,
-)
-from isamap.ir.dtypes import DTYPES
+from isamap.ir.dtypes import DTYPES, DType
+from isamap.ir.index import Index
+from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Kernel, Operand, Read
+from isamap.ir.printer import print_expr
 from isamap.ir.walk import reads, symbols
 from isamap.source.records import dataclass, replace
 from isamap.transform.companions import companions

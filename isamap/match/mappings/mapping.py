@@ -16,20 +16,10 @@ from functools import lru_cache
 from itertools import permutations
 from typing import Literal
 
-from isamap.ir import (
-    OPS,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Index,
-    IndexValue,
-    Instruction,
-    Read,
-    Scalar,
-    print_expr,
-    print_stmt,
-)
+from isamap.ir.index import Index
+from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Instruction, Read, Scalar
+from isamap.ir.ops import OPS
+from isamap.ir.printer import print_expr, print_stmt
 from isamap.match.patterns.pattern import Pattern, pattern_of, patterns_of
 from isamap.match.patterns.unify import Bindings, places
 from isamap.source.records import dataclass, replace

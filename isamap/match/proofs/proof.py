@@ -26,21 +26,12 @@ from itertools import chain, combinations, islice, product
 from math import prod
 from typing import Literal, TypeVar
 
-from isamap.ir import (
-    OPS,
-    Call,
-    Cast,
-    Constraint,
-    Expr,
-    Index,
-    Kernel,
-    Read,
-    Scalar,
-    converts_exactly,
-    print_expr,
-    strict_forbids,
-    substitute_routine,
-)
+from isamap.ir.dtypes import converts_exactly, strict_forbids
+from isamap.ir.index import Index
+from isamap.ir.nodes import Call, Cast, Constraint, Expr, Kernel, Read, Scalar
+from isamap.ir.ops import OPS
+from isamap.ir.printer import print_expr
+from isamap.ir.substitute import substitute_routine
 from isamap.ir.walk import indices, with_parts
 from isamap.match.mappings.exact import can_be_met, largest_parameters
 from isamap.match.mappings.mapping import AxisGroup, Mapping

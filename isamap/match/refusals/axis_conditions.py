@@ -14,25 +14,12 @@ from collections.abc import Iterator
 from itertools import islice
 from math import prod
 
-from isamap.ir import (
-    FLUSHING,
-    NUMERICS,
-    REORDERING,
-    Assign,
-    Axis,
-    Call,
-    Cast,
-    Constraint,
-    Expr,
-    Index,
-    Instruction,
-    Read,
-    converts_exactly,
-    print_expr,
-    print_stmt,
-)
 from isamap.ir.bind import comparison_holds
+from isamap.ir.dtypes import FLUSHING, NUMERICS, REORDERING, converts_exactly
 from isamap.ir.facts import known_facts
+from isamap.ir.index import Index
+from isamap.ir.nodes import Assign, Axis, Call, Cast, Constraint, Expr, Instruction, Read
+from isamap.ir.printer import print_expr, print_stmt
 from isamap.match.mappings.enumerate import (
     Signature,
     find_candidates,

@@ -14,23 +14,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from isamap.ir import (
-    BOOL,
-    OPS,
-    Assign,
-    Call,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    IndexValue,
-    Kernel,
-    Read,
-    Scalar,
-    converts_exactly,
-    passes_through,
-    print_expr,
-)
+from isamap.ir.dtypes import BOOL, DType, converts_exactly, passes_through
+from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Kernel, Read, Scalar
+from isamap.ir.ops import OPS
+from isamap.ir.printer import print_expr
 from isamap.source import Edit, IsamapError, Source, Span, apply_edits
 from isamap.syntax import ast, parse_declarations, parse_kernel
 

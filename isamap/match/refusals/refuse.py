@@ -16,20 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from isamap.ir import (
-    OPS,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    IndexValue,
-    Kernel,
-    Read,
-    Scalar,
-    passes_through,
-    print_expr,
-)
+from isamap.ir.dtypes import passes_through
 from isamap.ir.evaluate import number_of
+from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Kernel, Read, Scalar
+from isamap.ir.ops import OPS
+from isamap.ir.printer import print_expr
 from isamap.ir.walk import parts_of, walk
 from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.enumerate import find_in_statement, find_mappings
