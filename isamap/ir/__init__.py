@@ -1,17 +1,15 @@
 """The intermediate representation: nodes, dtypes, index expressions, printer, verifier, interpreter."""
 
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.bind import Range, allows_sizes, bind, typical_size
+from isamap.ir.bind import Range, bind, typical_size
 from isamap.ir.dtypes import (
     BF16,
     BOOL,
     DTYPES,
     F32,
     F64,
-    FLUSHING,
     I64,
     NUMERICS,
-    REORDERING,
     DType,
     converts_exactly,
     passes_through,
@@ -19,10 +17,9 @@ from isamap.ir.dtypes import (
 )
 from isamap.ir.elements import evaluate_samples
 from isamap.ir.error_bounds import Measure
-from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
+from isamap.ir.evaluate import Env, evaluate_expr
 from isamap.ir.index import ZERO, Atom, Index, index_max, index_min, product, typical_value
-from isamap.ir.index_casts import as_performed
-from isamap.ir.interpret import bind_all, execute_bound, interpret, interpret_magnitude
+from isamap.ir.interpret import execute_bound, interpret, interpret_magnitude
 from isamap.ir.nodes import (
     Assign,
     Axis,
@@ -56,20 +53,19 @@ from isamap.ir.printer import print_expr, print_routine, print_stmt
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.recurrences import iterations_apart
 from isamap.ir.rounding import convert, round_to
-from isamap.ir.substitute import substitute_expr, substitute_read, substitute_routine, substitute_stmt
+from isamap.ir.substitute import substitute_expr, substitute_read, substitute_stmt
 from isamap.ir.text_layout import layout
-from isamap.ir.verify import check_view, verify
+from isamap.ir.verify import verify
 
 __all__ = [
-    "BF16", "BOOL", "DTYPES", "F32", "F64", "FLUSHING", "I64", "NUMERICS", "OPS", "REDUCTIONS", "REORDERING",
-    "ZERO", "Assign", "Atom", "Axis", "Call", "Cast", "Comparison", "Const", "ConstantDecl",
-    "Constraint", "DType", "Declaration", "Element", "Env", "Expr", "Facts", "FloorDiv", "Index",
-    "IndexValue", "Instruction", "Kernel", "Let", "Loop", "Measure", "MemoryDecl", "MemoryKind", "MinMax",
-    "Mod", "Module", "Op", "Operand", "Param", "Placement", "Range", "Read", "Routine", "Scalar", "StateDecl",
-    "Stmt", "allows_sizes", "as_performed", "bind", "bind_all", "check_view", "convert", "converts_exactly",
-    "evaluate_expr", "evaluate_index", "evaluate_samples", "execute_bound", "index_max",
+    "BF16", "BOOL", "DTYPES", "F32", "F64", "I64", "NUMERICS", "OPS", "REDUCTIONS", "ZERO", "Assign",
+    "Atom", "Axis", "Call", "Cast", "Comparison", "Const", "ConstantDecl", "Constraint", "DType",
+    "Declaration", "Element", "Env", "Expr", "Facts", "FloorDiv", "Index", "IndexValue", "Instruction",
+    "Kernel", "Let", "Loop", "Measure", "MemoryDecl", "MemoryKind", "MinMax", "Mod", "Module", "Op",
+    "Operand", "Param", "Placement", "Range", "Read", "Routine", "Scalar", "StateDecl", "Stmt", "bind",
+    "convert", "converts_exactly", "evaluate_expr", "evaluate_samples", "execute_bound", "index_max",
     "index_min", "interpret", "interpret_magnitude", "is_nonnegative", "iterations_apart", "layout",
-    "passes_through", "print_expr", "print_routine", "print_stmt", "product", "round_to", "strict_forbids",
-    "substitute_expr", "substitute_read", "substitute_routine", "substitute_stmt", "typical_size",
+    "passes_through", "print_expr", "print_routine", "print_stmt", "product", "round_to",
+    "strict_forbids", "substitute_expr", "substitute_read", "substitute_stmt", "typical_size",
     "typical_value", "verify",
 ]  # fmt: skip
