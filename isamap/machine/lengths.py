@@ -29,11 +29,10 @@ from isamap.machine.emit_nodes import (
     EmitSteps,
     EmitValue,
 )
-from isamap.machine.emulators import cpu_at
 from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.row_moves import with_whole_tiles
-from isamap.machine.target_fields import Length
+from isamap.machine.target_fields import Length, cpu_at
 from isamap.source import UsageProblem, replace
 
 
