@@ -98,12 +98,12 @@ def read_functions(file: str) -> dict[str, str]:
     blocks = (
         Path(__file__).with_name(file).read_text(encoding="utf-8").rstrip("\n").split("\n\n")[1:]
     )  # after the comment
-    named = re.compile(r"^(?:static .*? (?=[\w${}]+\([\w$])|typedef \S+ |#define )([\w${}]+)", re.MULTILINE)
+    named = re.compile(r"^(?:static .*? (?=[^ (]+\([a-z$])|typedef \S+ |#define )([^ (;]+)", re.MULTILINE)
     return {found[1]: f"{block}\n" for block in blocks if (found := named.search(block))}
 
 
 _TEXTS = read_functions("elementary.c")
-_PARTS = {name.removesuffix("_$n"): text for name, text in _TEXTS.items() if re.fullmatch(r"\w+_\$n", name)}
+_PARTS = {name.removesuffix("_$n"): text for name, text in _TEXTS.items() if name[0] != "$" and "_$" in name}
 """The building blocks of definitions, by the names of their functions."""
 ELEMENTARY_NAMES = tuple(
     f"{name}_{lanes_type(lanes)}" for lanes in (1, *LANES) for name in ("type", *_PARTS, *FUNCTIONS)

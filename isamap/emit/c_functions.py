@@ -155,5 +155,6 @@ def helper_texts(used: Iterable[str], parts: Iterable[tuple[str, EmitCall]] = ()
         name = pending.pop()
         if name not in needed:
             needed.add(name)
-            pending += needs[name] if name in needs else HELPERS.keys() & set(re.findall(r"\w+", known[name]))
+            words = re.findall(r"[A-Za-z0-9_]+", known[name])
+            pending += needs[name] if name in needs else HELPERS.keys() & set(words)
     return tuple(text for name, text in known.items() if name in needed)
