@@ -17,7 +17,7 @@ from itertools import groupby
 from math import lcm
 
 from isamap.formulate.finished_sums import Finish
-from isamap.ir import Index, index_min, product
+from isamap.ir import Index, index_max, index_min, product
 from isamap.ir.index import ZERO
 from isamap.lower import steps
 from isamap.lower.copies import copy_loops
@@ -26,6 +26,7 @@ from isamap.lower.nest_scope import Build, Nest, NestScope, Nodes
 from isamap.lower.place import Place, is_multiple
 from isamap.lower.program import (
     Block,
+    Buffer,
     Condition,
     Fill,
     For,
@@ -141,6 +142,7 @@ def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Pl
     team = tuple((str(counter), Index.of(count)) for counter, count in place.team.values())
     if not (*counters, *team):
         return body
+    body = _share_addresses(body, nest, claimed)
     part, count = part_number((*counters, *team)), product([trips for _, trips in (*counters, *team)])
     moves: dict[str, Index] = {}
     for number in range(claimed, len(names.buffers)):
@@ -154,6 +156,24 @@ def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Pl
     if (level := team_level(machine)) is not None and team:
         body = (Parallel(team, _by_first(body, team), level=level.name),)
     return (Parallel(counters, body),) if counters else body
+
+
+def _share_addresses(body: Nodes, nest: Nest, claimed: int) -> Nodes:
+    """Return the body in which whole parts and the last one, none of which runs with another, share buffers.
+
+    A block has the memory of one of them only: the schedule gives their buffers the same address.
+    """
+    private = private_memories(nest.search.machine)
+    kept: dict[object, Buffer] = {}
+    renamed: dict[str, str] = {}
+    for buffer in nest.names.buffers[claimed:]:
+        shared = buffer.memory in private and buffer.offset is not None
+        at = (buffer.memory, buffer.offset, buffer.dtype) if shared else buffer.name
+        first = kept.setdefault(at, buffer)
+        renamed[buffer.name] = first.name
+        kept[at] = replace(first, elements=index_max(first.elements, buffer.elements))
+    nest.names.buffers[claimed:] = kept.values()
+    return shift_accesses(body, {}, renamed)
 
 
 def team_of(nest: NestSchedule, machine: Machine, names: Names) -> dict[int, tuple[Index, int]]:

@@ -136,18 +136,22 @@ def arrays_in(nodes: Nodes) -> frozenset[str]:
 # --- the index expressions of nodes
 
 
-def shift_accesses(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
-    """Return the nodes with all accesses to the named buffers moved by a number of elements."""
+def shift_accesses(
+    nodes: Nodes, moves: Mapping[str, Index], renamed: Mapping[str, str] | None = None
+) -> Nodes:
+    """Return the nodes with accesses to the named buffers moved by a number of elements, or to renamed buffers."""
+    names = renamed or {}
 
-    def offset(buffer: str, at: Index) -> Index:
-        return at + moves[buffer] if buffer in moves else at
+    def place(buffer: str, at: Index) -> tuple[str, Index]:
+        return names.get(buffer, buffer), at + moves[buffer] if buffer in moves else at
 
     def moved(read: Read) -> Expr:
         # The first subscript of a buffer of tiles counts elements.
         first, *rest = read.index
-        return replace(read, index=(offset(read.buffer, first), *rest))
+        buffer, first = place(read.buffer, first)
+        return replace(read, buffer=buffer, index=(first, *rest))
 
-    return _rewritten(nodes, lambda index: index, offset, lambda value: map_reads(value, moved))
+    return _rewritten(nodes, lambda index: index, place, lambda value: map_reads(value, moved))
 
 
 def rename_in(nodes: Nodes, bindings: Mapping[str, Index]) -> Nodes:
@@ -155,7 +159,7 @@ def rename_in(nodes: Nodes, bindings: Mapping[str, Index]) -> Nodes:
     return _rewritten(
         nodes,
         lambda index: index.substitute(bindings),
-        lambda _, at: at.substitute(bindings),
+        lambda buffer, at: (buffer, at.substitute(bindings)),
         lambda value: substitute_expr(value, bindings),
     )
 
@@ -163,11 +167,11 @@ def rename_in(nodes: Nodes, bindings: Mapping[str, Index]) -> Nodes:
 def _rewritten(
     nodes: Nodes,
     index: Callable[[Index], Index],
-    offset: Callable[[str, Index], Index],
+    place: Callable[[str, Index], tuple[str, Index]],
     expr: Callable[[Expr], Expr],
 ) -> Nodes:
     def memory(ref: MemoryRef) -> MemoryRef:
-        return MemoryRef(ref.buffer, offset(ref.buffer, ref.offset), tuple(index(s) for s in ref.strides))
+        return MemoryRef(*place(ref.buffer, ref.offset), tuple(index(s) for s in ref.strides))
 
     def operand(ref: OperandRef) -> OperandRef:
         return memory(ref) if isinstance(ref, MemoryRef) else ref
@@ -190,9 +194,9 @@ def _rewritten(
                     params=tuple((name, argument(value)) for name, value in params),
                 )
             case Fill(buffer, at, elements):
-                return Fill(buffer, offset(buffer, at), index(elements))
-            case Hint(_, _, place):
-                return replace(node, place=memory(place))
+                return Fill(*place(buffer, at), index(elements))
+            case Hint(_, _, at):
+                return replace(node, place=memory(at))
             case For(trips=trips):
                 return replace(node, trips=index(trips))
             case Parallel(counters):

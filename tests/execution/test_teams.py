@@ -73,6 +73,11 @@ def program_of(machine: str) -> LoweredProgram:
     return made
 
 
+def test_the_last_part_of_an_axis_takes_no_memory_of_a_block_besides_that_of_whole_parts() -> None:
+    private = [b for b in program_of("nvidia-sm80").buffers if b.memory == "shared"]
+    assert sorted(b.offset or 0 for b in private) == [0, 16384], "the addresses of the schedule, once each"
+
+
 @pytest.mark.parametrize("machine", MATRIX)
 def test_four_instances_share_the_tiles_of_a_block(machine: str) -> None:
     kernel = product("f16", "f32")
