@@ -23,7 +23,7 @@ from isamap.emit.c_functions import helper_texts
 from isamap.emit.c_names import CNames, storage_type
 from isamap.emit.cmodel import InstructionModel
 from isamap.emit.lane_functions import build_lane_function, fragment_of
-from isamap.ir import Operand
+from isamap.ir import Operand, round_to
 from isamap.ir.dtypes import DTYPES
 from isamap.ir.interpret import interpret
 from isamap.machine import Machine, MachineInstruction, private_memories
@@ -104,9 +104,7 @@ def _numbers(bits: np.ndarray[Any, Any], kind: str) -> np.ndarray[Any, Any]:
     """Return elements as f64, from their bits."""
     if kind == "bf16":
         return (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return bits.view({"f16": np.float16, "f32": np.float32, "i8": np.int8, "i32": np.int32}[kind]).astype(
-        np.float64
-    )
+    return bits.view(DTYPES[kind].numpy()).astype(np.float64)
 
 
 def _parameters(item: MachineInstruction) -> list[dict[str, Any]]:
@@ -148,7 +146,8 @@ def _trial(
 
 def _random(o: Operand, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray[Any, Any]:
     values = rng.integers(-9, 10, shape) if not o.dtype.is_float else rng.uniform(0.2, 2, shape)
-    return np.asarray(values).astype(o.dtype.numpy())
+    found = np.asarray(values)
+    return (round_to(found, o.dtype) if o.dtype.is_float else found).astype(o.dtype.numpy())
 
 
 class _Place:

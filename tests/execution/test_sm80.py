@@ -1,4 +1,4 @@
-"""Kernels for a warp of an NVIDIA GPU: right as a model, and compiled by nvcc to the instructions that were meant.
+"""Kernels for warps and warp groups of NVIDIA's GPUs: right as a model, and compiled to the instructions meant.
 
 No GPU is needed. Without nvcc, which CUDA's toolkit and `nvidia-cuda-nvcc-cu12` have, nothing is compiled.
 """
@@ -19,11 +19,35 @@ from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
 from isamap.machine import load_machine
 from isamap.machine.allowed import devices, headers
+from isamap.source import Source
 from tests.device_kernels import print_files, product, without_vector_products
 
-SM80 = "nvidia-sm80"
+SM80, GROUPS = "nvidia-sm80", "nvidia-sm90-wgmma"
 ODD = {"M": 19, "N": 35, "K": 41}
-PRODUCTS = {"f16": ("f16", "f32", False), "bf16": ("bf16", "f32", True), "bytes": ("i8", "i32", False)}
+ROUNDED = Source(
+    "rounded.ir",
+    """kernel product(M, N, K) { in A: f32[M, K]; in B: f32[N, K]; inout C: f32[M, N];
+  for m in M, n in N, k in K { C[m, n] += f32(tf32(A[m, k])) * f32(tf32(B[n, k])); } }""",
+)
+PRODUCTS = {
+    "f16": product("f16", "f32"),
+    "bf16": product("bf16", "f32", transposed=True),
+    "tf32": product("tf32", "f32", is_aligned=True),
+    "rounded": ROUNDED,
+    "bytes": product("i8", "i32"),
+}
+MATRIX = {
+    "f16": "HMMA.16816.F32",
+    "bf16": "HMMA.16816.F32.BF16",
+    "tf32": "HMMA.1688.F32.TF32",
+    "rounded": "HMMA.1688.F32.TF32",
+    "bytes": "IMMA.16832.S8.S8",
+}
+OF_GROUPS = {
+    "f16": product("f16", "f32", transposed=True, is_aligned=True),
+    "bf16": product("bf16", "f32", transposed=True, is_aligned=True),
+    "rows of any length": product("f16", "f32"),
+}
 
 needs_nvcc = pytest.mark.skipif(
     shutil.which("nvcc") is None, reason="needs nvcc: nothing is compiled for sm_80"
@@ -32,29 +56,21 @@ needs_nvcc = pytest.mark.skipif(
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_lanes_of_a_warp_compute_products_together(name: str, tmp_path: Path) -> None:
-    element, total, transposed = PRODUCTS[name]
-    kernel = product(element, total, transposed=transposed)
-    prepared = prepare(
-        Request(
-            kernel,
-            without_vector_products(SM80, tmp_path),
-            ODD,
-            heuristic="greedy",
-            fixed={"nest0.parallel.m": 2, "nest0.parallel.n": 2},
-        )
-    )
+    described = without_vector_products(SM80, tmp_path)
+    parallel = {"nest0.parallel.m": 2, "nest0.parallel.n": 2}
+    sizes = {**ODD, "N": 36, "K": 44} if name == "tf32" else ODD  # rows of 16 bytes
+    prepared = prepare(Request(PRODUCTS[name], described, sizes, heuristic="greedy", fixed=parallel))
     assert prepared.ran_on == "model"
     for fill in ("integers", "random"):
-        found = verify_case(prepared, ODD, fill)
+        found = verify_case(prepared, sizes, fill)
         assert found.ok, found.problems
 
 
 @needs_nvcc
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_nvcc_makes_matrix_instructions_of_kernels_without_spills(name: str, tmp_path: Path) -> None:
-    element, total, transposed = PRODUCTS[name]
-    kernel = product(element, total, transposed=transposed)
-    files = print_files(kernel, without_vector_products(SM80, tmp_path), {"M": 64, "N": 64, "K": 64})
+    sizes = {"M": 64, "N": 64, "K": 64}
+    files = print_files(PRODUCTS[name], without_vector_products(SM80, tmp_path), sizes)
     said = compiled(files["source"], json.loads(files["plan"])["compile"], tmp_path)
     assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]
     registers, shared = re.findall(r"Used (\d+) registers.* (\d+) bytes smem", said)[0]
@@ -62,9 +78,47 @@ def test_nvcc_makes_matrix_instructions_of_kernels_without_spills(name: str, tmp
     assert int(shared) == declared_bytes(files["source"]), "what the program stages"
     listed = made_of(tmp_path)
     calls = called(files["source"])
-    matrix = {"f16": "HMMA.16816.F32", "bf16": "HMMA.16816.F32.BF16", "bytes": "IMMA.16832.S8.S8"}[name]
-    assert listed[matrix] >= calls["mma"] > 0, listed
+    assert listed[MATRIX[name]] >= calls["mma"] > 0, listed
     assert listed["LDSM"] >= calls["ldmatrix"], listed
+
+
+TWO_GROUPS = """isamap schedule 1
+kernel product
+machine nvidia-sm90-wgmma
+sizes K = 40, M = 131, N = 72
+status MANUAL
+nest 0 {
+  map wgmma_f16 { i: m, j: n, q: k, p: k } (a = A[m, k], b = B[n, k]);
+  choose group.m = 2;
+  par m by 128 { par n by 64 { for k by 32 {
+    stage a in shared at 0; stage b in shared at 16384;
+    hold;
+    for k by 16 { issue; }
+  } } }
+}
+"""
+
+
+@pytest.mark.parametrize("name", OF_GROUPS)
+def test_groups_of_warps_multiply_tiles_in_the_memory_of_a_block(name: str) -> None:
+    sizes = {"M": 131, "N": 72, "K": 40}
+    given = Source("given", TWO_GROUPS) if name == "f16" else None
+    prepared = prepare(Request(OF_GROUPS[name], GROUPS, sizes, schedule=given, heuristic="greedy"))
+    assert given is None or "block_lane % 128" in prepared.program.emitted.source, "two groups of 128 lanes"
+    for fill in ("integers", "random"):
+        found = verify_case(prepared, sizes, fill)
+        assert found.ok, found.problems
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", OF_GROUPS)
+def test_nvcc_makes_instructions_of_warp_groups_without_spills(name: str, tmp_path: Path) -> None:
+    files = print_files(OF_GROUPS[name], GROUPS, {"M": 256, "N": 128, "K": 64})
+    said = compiled(files["source"], json.loads(files["plan"])["compile"], tmp_path)
+    assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]
+    assert int(re.findall(r"(\d+) bytes smem", said)[0]) == declared_bytes(files["source"])
+    wanted = "HGMMA.64x64x16.F32" + ".BF16" * (name == "bf16")
+    assert made_of(tmp_path)[wanted] >= called(files["source"])["wgmma"] > 0, "one for each call"
 
 
 @needs_nvcc
@@ -74,6 +128,7 @@ def test_every_function_of_the_header_becomes_its_instruction(tmp_path: Path) ->
 __kernel void all(uint16_t *g, float *sums, int32_t *counts, int64_t rows) {
   OWN_OF_BLOCK(uint16_t, s, 1024);
   uint16_t a[8], b[4], t[4];
+  float x[4], y[2];
   copy_async(g, 64, s, 32, rows, 2);
   BARRIER_WITHIN(1);
   BARRIER;
@@ -82,6 +137,9 @@ __kernel void all(uint16_t *g, float *sums, int32_t *counts, int64_t rows) {
   ldmatrix_b_trans(s, 16, t);
   mma_m16n8k16_f16(a, b, sums);
   mma_m16n8k16_bf16(a, t, sums);
+  ldmatrix_a_tf32(s, 32, x);
+  ldmatrix_b_tf32(s, 32, y);
+  mma_m16n8k8_tf32(x, y, sums);
   mma_m16n8k32_i8((const int8_t *)a, (const int8_t *)b, counts);
 }
 """
@@ -89,17 +147,15 @@ __kernel void all(uint16_t *g, float *sums, int32_t *counts, int64_t rows) {
     assert declared == set(re.findall(r"\b([a-z]\w*)\(\w+, ", kernel)) | {"mma_m16n8k32_i8"}
     compiled("\n".join(("#define LANES 32", device.prelude, header.text, kernel)), device.compile, tmp_path)
     listed = made_of(tmp_path)
-    assert all(
-        listed[word] for word in ("HMMA.16816.F32", "HMMA.16816.F32.BF16", "IMMA.16832.S8.S8", "LDGSTS")
-    )
-    assert listed["LDSM"] == 3
+    assert all(listed[word] for word in (*MATRIX.values(), "LDGSTS")), listed
+    assert listed["LDSM"] == 5
 
 
-def test_every_call_of_the_description_is_of_the_header() -> None:
-    machine = load_machine(SM80)
-    declared = set(re.findall(r"inline void (\w+)\(", headers()["sm_80.h"].text))
-    emitted = {str(item.emit).split("(")[0] for item in machine.instructions.values()} - {"semantics"}
-    assert emitted == declared
+def test_every_call_of_the_descriptions_is_of_a_header() -> None:
+    for names, texts in (((SM80,), ("sm_80.h",)), ((SM80, GROUPS), ("sm_80.h", "sm_90a.h"))):
+        declared = set(re.findall(r"inline void (\w+)\(", "".join(headers()[text].text for text in texts)))
+        every = (item for name in names for item in load_machine(name).instructions.values())
+        assert {str(item.emit).split("(")[0] for item in every} - {"semantics"} == declared
 
 
 def compiled(source: str, command: str, folder: Path) -> str:
@@ -119,7 +175,7 @@ def made_of(folder: Path) -> Counter[str]:
     text = subprocess.run(
         [lister, "-sass", str(folder / "kernels.cubin")], capture_output=True, text=True, check=True
     ).stdout
-    words = re.findall(r"\b((?:HMMA|IMMA)\.[A-Z0-9.]+|LDSM|LDGSTS)\b", text)
+    words = re.findall(r"\b((?:HMMA|IMMA|HGMMA)\.[A-Zx0-9.]+|LDSM|LDGSTS)\b", text)
     return Counter(word.removesuffix(".SAT").removesuffix(".SATFINITE") for word in words)
 
 
@@ -134,5 +190,5 @@ def called(source: str) -> Counter[str]:
     """Return how often kernels call functions for products and for fragments from shared memory."""
     body = source[source.index("__kernel void product") :]
     return Counter(
-        word.split("_")[0] for word in re.findall(r"^ +((?:mma|ldmatrix)_\w+)\(", body, re.MULTILINE)
+        word.split("_")[0] for word in re.findall(r"^ +((?:wgmma|mma|ldmatrix)_\w+)\(", body, re.MULTILINE)
     )
