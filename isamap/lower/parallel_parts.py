@@ -159,9 +159,9 @@ def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Pl
 
 
 def _share_addresses(body: Nodes, nest: Nest, claimed: int) -> Nodes:
-    """Return the body in which whole parts and the last one, none of which runs with another, share buffers.
+    """Return the body in which whole parts and the last one share the buffers of a block.
 
-    A block has the memory of one of them only: the schedule gives their buffers the same address.
+    A block runs them one after the other, and the schedule gives their buffers the same address.
     """
     private = private_memories(nest.search.machine)
     kept: dict[object, Buffer] = {}
