@@ -163,7 +163,7 @@ def with_integer_operators(
     gone = {id(node): node for node in rewriting.gone}
     left: list[Node] = []
     for node in nodes:
-        made_of = _in_f32(rewriting, node) if id(node) not in gone else None
+        made_of = (_in_f32(rewriting, node) or _in_blocks(rewriting, node)) if id(node) not in gone else None
         gone |= {id(node): node} if made_of is not None else {}
         left += [made_of] if made_of is not None else [node] if id(node) not in gone else []
     read, kept = set(names_read(replace(graph, nodes=()))), list[Node]()
@@ -287,6 +287,42 @@ def _in_f32(graph: _Rewriting, node: Node) -> Node | None:
         return None
     made = replaced(graph, node, "", "")
     return None if made is None else replace(made, name=node.name, outputs=node.outputs)
+
+
+def _in_blocks(graph: _Rewriting, node: Node) -> Node | None:
+    """Return a product with weights in blocks in place of one with dequantised blocks of rows, or None."""
+    maker = graph.makers.get(node.inputs[1]) if node.op == "MatMul" and not node.domain else None
+    if maker is None or maker.op != "DequantizeLinear" or maker.domain:
+        return None
+    codes, scales, points = map(graph.array, (*maker.inputs, "")[:3])
+    size, axis, kind = maker.attributes.get("block_size"), maker.attributes.get("axis", 1), codes.dtype.name
+    bits = {"int2": 2, "int4": 4, "int8": 8}.get(kind.removeprefix("u"), 0)
+    is_blocked = isinstance(size, int) and bits and codes.ndim == 2 and axis in (0, -2) and scales.size
+    if not is_blocked or not isinstance(size, int) or size < 1 or size % (8 // bits):
+        return None
+    (depth, columns), blocks = codes.shape, -(-len(codes) // size)
+    if scales.dtype != np.float32 or scales.shape != (blocks, columns) or points.size not in (0, scales.size):
+        return None
+    offset = 1 << bits - 1 if kind.startswith("i") else 0
+    wide = np.zeros((blocks * size, columns), np.uint8)
+    wide[:depth] = codes.astype(np.int16) + offset
+    point = (points.astype(np.int16) if points.size else np.zeros((blocks, columns), np.int16)) + offset
+    rows = np.pad(point.astype(np.uint8).T, ((0, 0), (0, -blocks % (8 // bits))))
+    given = {
+        "codes": _join_bits(wide.T.reshape(columns, blocks, size), bits),
+        "scales": scales.T.reshape(-1),
+        "points": _join_bits(rows, bits),
+    }
+    names = {graph.fresh(f"{node.inputs[1]}.{word}"): array for word, array in given.items()}
+    graph.constants.update(names)
+    how = {"K": depth, "N": columns, "bits": bits, "block_size": size}
+    return Node("MatMulNBits", RUNTIMES, node.name, (node.inputs[0], *names), node.outputs, how)
+
+
+def _join_bits(numbers: Array, bits: int) -> Array:
+    """Return numbers of few bits along the last axis in bytes, the first ones in the lowest bits."""
+    parts = numbers.reshape(*numbers.shape[:-1], -1, 8 // bits) << np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(parts, axis=-1)
 
 
 def _is_limit(node: Node) -> bool:

@@ -322,6 +322,36 @@ def test_products_that_nothing_quantises_are_sums_of_bytes() -> None:
         np.testing.assert_array_equal(computed[name], expected)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "depth", "size", "has_points"),
+    [("int4", 48, 16, True), ("uint4", 40, 32, False), ("uint4", 48, 16, True), ("int8", 64, 32, False)],
+)
+def test_blocks_of_rows_stay_bytes_in_a_product(dtype: str, depth: int, size: int, has_points: bool) -> None:
+    rng = np.random.default_rng(11)
+    kind = np.dtype(getattr(pytest.importorskip("ml_dtypes"), dtype, dtype))
+    low = (-8 if dtype == "int4" else 0) if dtype != "int8" else -128
+    codes, points = (
+        rng.integers(low, low + (256 if dtype == "int8" else 16), (rows, 66)).astype(np.int16).astype(kind)
+        for rows in (depth, -(-depth // size))
+    )
+    constants = {"w": codes, "s": np.abs(rng.standard_normal(points.shape)).astype(np.float32), "z": points}
+    given = ["w", "s", "z"] if has_points else ["w", "s"]
+    nodes: Nodes = [
+        ("DequantizeLinear", given, ["d"], {"axis": 0, "block_size": size}),
+        ("MatMul", ["x", "d"], ["y"], {}),
+    ]
+    inputs = {"x": rng.standard_normal((2, depth)).astype(np.float32)}
+    model = make(nodes, inputs, ["y"], {name: constants[name] for name in given})
+    found = imported(model)
+    assert [t.node.op for t in found.taken if t.where == "kernel"] == ["MatMulNBits"]
+    assert all(
+        array.dtype == U8 or array.size <= 2 * points.size for array in found.whole().constants.values()
+    )
+    (computed,) = compile_model(found, "generic-c", jobs=1, heuristic="greedy")(inputs).values()
+    (expected,) = evaluated(model, inputs)
+    np.testing.assert_allclose(computed, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
 def test_bytes_that_others_read_stay_unsigned() -> None:
     w = Written()
     x = w.given("x", (1, 3, 4, 4))

@@ -16,6 +16,7 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import RUNTIMES, imported, make, run_by_onnxruntime
 
+from isamap.graph import making
 from isamap.graph.graph import Array
 from isamap.graph.operators import OPERATORS
 from isamap.onnx import compile_model
@@ -135,7 +136,7 @@ def packed(codes: Array, bits: int) -> Array:
     return np.packbits(flags.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little")
 
 
-def nbits(order: str, bits: int, size: int, depth: int, columns: int = 5, **more: Any) -> Case:
+def nbits(order: str, bits: int, size: int, depth: int, columns: int = 5, rows: int = 6, **more: Any) -> Case:
     blocks = -(-depth // size)
     points = RNG.integers(0, 1 << bits, (columns, blocks))
     constants = {"w": packed(RNG.integers(0, 1 << bits, (columns, blocks, size)), bits),
@@ -143,7 +144,7 @@ def nbits(order: str, bits: int, size: int, depth: int, columns: int = 5, **more
                  "f": points.astype(F32), "g": RNG.integers(0, blocks, depth).astype(I32),
                  "b": drawn(columns)}  # fmt: skip
     constants = {name: array for name, array in constants.items() if name in order.split()}
-    return case("MatMulNBits", order, {"x": drawn(2, 3, depth)}, constants, bits=bits, block_size=size,
+    return case("MatMulNBits", order, {"x": drawn(2, rows // 2, depth)}, constants, bits=bits, block_size=size,
                 K=depth, N=columns, **more)  # fmt: skip
 
 
@@ -239,6 +240,14 @@ CASES: dict[str, Case] = {
     "MatMulNBits of 2": nbits("x w s z", 2, 16, 48),
     "MatMulNBits with zero points in f32": nbits("x w s f", 4, 16, 32),
     "MatMulNBits with groups and a bias": nbits("x w s - g b", 4, 16, 32),
+    "MatMulNBits with a bias, panels and a part": nbits("x w s - - b", 4, 32, 64, 70),
+    **{
+        f"MatMulNBits of 2 rows, {bits} bits, blocks of {size}, {order}": nbits(order, bits, size, depth, columns, 2)
+        for bits, size, depth, columns, order in (
+            (4, 16, 48, 5, "x w s z"), (4, 32, 40, 66, "x w s"), (8, 32, 64, 64, "x w s z"),
+            (2, 128, 128, 5, "x w s z"), (4, 256, 512, 5, "x w s f"),
+        )
+    },
     **{
         f"{op} of {dtype.__name__}": of_bytes(op, order, dtype, (2, 3, 5), step, **more)
         for dtype in (U8, S8)
@@ -295,6 +304,37 @@ def test_an_operator_of_runtimes_is_what_onnxruntime_computes(name: str) -> None
 def test_each_variant_is_what_onnxruntime_computes(name: str, machine: str) -> None:
     pytest.importorskip("onnxruntime", reason="the other side of the comparison: pip install onnxruntime")
     check(CASES[name], machine)
+
+
+@pytest.mark.parametrize("rows", [2, 6])
+@pytest.mark.parametrize(
+    ("bits", "size", "order"), [(4, 32, "x w s"), (4, 16, "x w s z"), (8, 32, "x w s z")]
+)
+def test_rows_are_quantised_by_block_where_the_file_allows_it(
+    bits: int, size: int, order: str, rows: int
+) -> None:
+    of = nbits(order, bits, size, 2 * size, 70, rows, accuracy_level=4)
+    x, weights = of[3]["x"].astype(float), {name: array for name, array in of[4].items() if name != "x"}
+    (found,) = compile_model(imported(model_of(of)), "generic-c", jobs=1, heuristic="greedy")(of[3]).values()
+    parts = (weights["w"][..., None] >> np.arange(0, 8, bits) & (1 << bits) - 1).reshape(70, 2, size)
+    points = np.full((70, 2), 1 << bits - 1)
+    if "z" in weights:
+        points = (weights["z"][..., None] >> np.arange(0, 8, bits) & (1 << bits) - 1).reshape(70, -1)[:, :2]
+    real = (parts - points[..., None].astype(float)) * weights["s"].reshape(70, 2, 1)
+    blocks = x.reshape(2, -1, 2, size)
+    step = np.abs(blocks).max(-1, keepdims=True) / 127
+    exact, rounded = (np.einsum("abgk,ngk->abn", b, real) for b in (blocks, np.rint(blocks / step) * step))
+    np.testing.assert_allclose(found, rounded, rtol=0, atol=1e-5 * np.abs(exact).max())
+    assert np.abs(found - exact).max() > 1e-4 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("of", [{"rows": 2}, {"rows": 6}, {"rows": 2, "accuracy_level": 4}])
+def test_weights_of_few_bits_stay_bytes_whatever_the_limit_of_tables(
+    of: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "MOST_NUMBERS", 1000)
+    program = imported(model_of(nbits("x w s z", 4, 32, 256, 128, **of))).whole()
+    assert sum(array.nbytes for array in program.constants.values()) == 128 * 256 // 2 + 128 * 8 * (4 + 1)
 
 
 def test_the_page_lists_the_operators_of_runtimes() -> None:
@@ -402,6 +442,10 @@ def pooled(attributes: dict[str, Any], values: Array) -> tuple[Array, Array]:
         (case("MatMulNBits", "x w s", {"x": X, "w": bytes_of(U8, 3, 1, 4)}, {"s": drawn(3)}, K=8, N=3, bits=4,
             block_size=8),
          "`w` decides sizes or steps"),
+        (nbits("x w s", 4, 16, 48, weight_prepacked=1), "or prepacked ones, have no kernel here"),
+        (case("MatMulNBits", "x w s", {"x": X}, {"w": bytes_of(U8, 3, 1, 8), "s": drawn(3)}, K=16, N=3, bits=4,
+            block_size=16),
+         "rows of [2, 3, 8] for weights of 16 rows"),
         (case("RotaryEmbedding", "x p c s", {"x": X, "p": IDS.astype(int)}, {"c": COS, "s": SIN}, scale=2.0),
          "its attribute `scale` of 2.0"),
         (case("MultiHeadAttention", "q", {"q": X}, num_heads=2), "no key, or no value"),
@@ -409,7 +453,7 @@ def pooled(attributes: dict[str, Any], values: Array) -> tuple[Array, Array]:
          "a mask of the sizes [8] for 3 rows and 3 keys"),
         (case("QMoE", "x", {"x": X}), "the operator QMoE of the domain `com.microsoft` has no kernel here"),
     ],
-    ids=range(6),
+    ids=range(8),
 )  # fmt: skip
 def test_what_is_not_computed_is_refused_with_its_cause(of: Case, said: str) -> None:
     (finding, *_) = imported(model_of(of)).findings

@@ -180,7 +180,7 @@ def _tensor_scatter(o: Applied) -> Value:
     if not axis or (*update.shape[:axis], total, *update.shape[axis + 1 :]) != x.shape or length > total:
         raise NotTaken(f"an update {list(update.shape)} of {list(x.shape)}")
     lead, each = prod(x.shape[:axis]), total + length
-    o.making.reserve(lead, total)
+    o.making.reserve(lead + total)
     first = known_value(np.zeros((batch, 1)), "i64") if first is None else first.shaped((batch, 1))
     step = "(({0} - {1}) % {3} + {3}) % {3}" if circular else "({0} - {1})"
     places, count = known_value(np.arange(total), "i64"), known_value(np.asarray(total), "i64")

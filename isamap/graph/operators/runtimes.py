@@ -15,6 +15,7 @@ import numpy as np
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import Value
+from isamap.graph.operators.blocked_weights import BlockedWeights, multiply_blocks
 from isamap.graph.operators.data_movement import slice_value, transpose_axes
 from isamap.graph.operators.elementwise import ACTIVATIONS, ELEMENTWISE, Lowered, floats, of_bytes
 from isamap.graph.operators.norms import normalise_rows
@@ -274,6 +275,9 @@ def _store_rows(o: Applied, new: Value, old: Value | None, total: int, first: Va
 
 def _unpack_bits(array: Array, bits: int, count: int) -> Array:
     """Return the first `count` numbers of `bits` bits along the last axis, lowest bits of a byte first."""
+    if 8 % bits == 0:
+        parts = array.view(np.uint8)[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)
+        return (parts & np.uint8((1 << bits) - 1)).reshape(*array.shape[:-1], -1)[..., :count]
     flags = np.unpackbits(np.ascontiguousarray(array).view(np.uint8), axis=-1, bitorder="little")
     whole = flags.shape[-1] // bits
     numbers = flags[..., : whole * bits].reshape(*array.shape[:-1], whole, bits)
@@ -281,22 +285,33 @@ def _unpack_bits(array: Array, bits: int, count: int) -> Array:
 
 
 def _matmul_nbits(o: Applied) -> Value:
-    """Lower MatMulNBits: weights of few bits in blocks with a scale each, unpacked at import."""
+    """Lower MatMulNBits: weights of few bits in blocks with a scale each.
+
+    Weights whose codes fill bytes stay in bytes. Others, and those whose rows are in groups, are unpacked at import.
+    """
     x, bits, size = o[0], o.integer("bits", 4), o.integer("block_size", 0)
     depth, columns = o.integer("K", 0), o.integer("N", 0)
     packed, scales, points, group = (o.known(n) for n in range(1, 5))
     if not 2 <= bits <= 8 or size < 1 or packed is None or scales is None or o.integer("weight_prepacked", 0):
         raise NotTaken(f"weights of {bits} bits in blocks of {size}, or prepacked ones, have no kernel here")
+    if x.shape[-1:] != (depth,):
+        raise NotTaken(f"rows of {list(x.shape)} for weights of {depth} rows")
     blocks = -(-depth // size)
-    codes = _unpack_bits(packed.reshape(columns, blocks, -1), bits, size).reshape(columns, -1)[:, :depth]
+    codes = _unpack_bits(packed.reshape(columns, blocks, -1), bits, size)
     if points is not None and points.dtype == np.uint8:
         points = _unpack_bits(points.reshape(columns, -1), bits, blocks)
     points = np.asarray(1 << bits - 1) if points is None else points.reshape(columns, blocks)
-    group = np.arange(depth) // size if group is None else group.reshape(-1)[:depth]
     by = scales.reshape(columns, blocks).astype(np.float32)
-    o.making.reserve(*codes.shape)
-    weights = (codes - np.broadcast_to(points, by.shape)[:, group].astype(np.float32)) * by[:, group]
-    return _plus(o, multiply_matrices(o, x, known_value(weights.T, x.dtype), x.dtype), o.optional(5))
+    if 8 % bits == 0 and size % (32 // bits) == 0 and group is None:
+        is_exact = o.integer("accuracy_level", 0) < 4 or points.dtype.kind not in "iu"
+        bias, weights = o.optional(5), BlockedWeights(codes, points, by, bits)
+        if bias is not None and bias.known is not None:
+            return multiply_blocks(o, x, weights, bias.known, is_exact=is_exact)
+        return _plus(o, multiply_blocks(o, x, weights, None, is_exact=is_exact), bias)
+    group = np.arange(depth) // size if group is None else group.reshape(-1)[:depth]
+    real = codes.reshape(columns, -1)[:, :depth].astype(np.float32)
+    real = (real - np.broadcast_to(points, by.shape)[:, group].astype(np.float32)) * by[:, group]
+    return _plus(o, multiply_matrices(o, x, known_value(real.T, x.dtype), x.dtype), o.optional(5))
 
 
 # --- quantised inputs and results -----------------------------------------------------------------------------
