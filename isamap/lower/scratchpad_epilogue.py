@@ -31,6 +31,7 @@ from isamap.match import (
     copy_by_axes,
     find_clearing,
     find_delivered,
+    find_dma,
     held_way_out,
     in_tiles,
     lay_out_between,
@@ -71,8 +72,9 @@ def passing(
     starts = [_start(between, tiles, place) for between in way.buffers]
     passage = through(copy, buffer, own, starts, cut=way.cut)
     assert passage is not None, "planning has found a way through buffers"
-    whole = computed_counts(operand, tile)
     left = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in used}
+    counts = [_valid_counts(part, computed_counts(operand, tile), left, search) for part in passage.computed]
+    short &= {c for c in left if held is not None or any(n[c] != left[c] for n in counts)}
     nodes: tuple[Node, ...] = ()
     for part, between, start in zip(passage.brought, way.buffers[1:], starts[1:], strict=False):
         if between.kept:
@@ -82,8 +84,8 @@ def passing(
             nodes += clear(there.buffer, there.dtype, start, prod(between.shape), search, names)
         nodes += _move_copy(part, left, search, names)
     if held is None:
-        for part in passage.computed:
-            nodes += _move_copy(part, whole, search, names)
+        for part, own_counts in zip(passage.computed, counts, strict=True):
+            nodes += _move_copy(part, own_counts, search, names)
         return passage.out, nodes
     delivered = find_delivered(copy, buffer, operand, own, starts, search)
     assert delivered is not None, "planning has found what computes it from registers"
@@ -141,6 +143,21 @@ def computed_in(
         counts = {c: left[c] if brought or c in open_ else n for c, n in lengths.items()}
         nodes += copy_loops(copy, counts, search, names)
     return nodes
+
+
+def _valid_counts(
+    copy: Copy, whole: dict[str, Index], left: dict[str, Index], search: MoveSearch
+) -> dict[str, Index]:
+    """Return the elements to compute of a tile: the valid ones along each axis that an instruction counts.
+
+    Elements behind them would occupy bytes of the scratchpad that no instruction reads.
+    """
+    counts, dma = dict(whole), find_dma(copy, whole, search)
+    for counter in copy.counters:
+        part = find_dma(copy, tried := counts | {counter: left[counter]}, search)
+        if part is not None and dma is not None and part.issues <= dma.issues:
+            counts = tried
+    return counts
 
 
 def _clear_rest(

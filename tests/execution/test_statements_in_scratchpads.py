@@ -101,6 +101,22 @@ def test_sums_become_bytes_without_a_trip_through_main_memory(m: int, n: int, k:
     assert used - {"dma_zeros"} == {"dma_in_i8", "requantise", "dma_out_i8"} | summed
 
 
+def test_only_rows_that_exist_become_bytes_and_nothing_is_cleared_behind_them() -> None:
+    """A tile of sums has 32 rows; the last one has 6. No instruction reads what is behind them."""
+    added = "f32(sat_i8(round(f32(s[m, n]) * 0.0078125, even))) * 0.5 + f32(R[m, n]) * 0.25"
+    residual = CONSTANT.replace("  out C", "  in R: i8[M, N];\n  out C").replace(
+        "f32(s[m, n]) * 0.0078125", added
+    )
+    commands = commands_of_right_words(residual, {"M": 70, "N": 64, "K": 32})
+    rows = {
+        name: [dict(c.params)["R"] for c in commands if c.instruction == name]
+        for name in ("requantise", "add_bytes", "dma_out_i8")
+    }
+    assert rows["requantise"] == rows["add_bytes"] == rows["dma_out_i8"] == 2 * [32, 32, 6]
+    cleared = [c for c in commands if c.instruction == "dma_zeros"]
+    assert len(cleared) == 1, "the product reads all rows of the last tile of A"
+
+
 def test_parts_of_sums_stay_in_their_scratchpad() -> None:
     sizes, fixed = {"M": 40, "N": 40, "K": 100}, {"nest1.block.k": 32}
     used = instructions_of_right_program(REQUANTISED, "edge-npu", sizes, fixed)
