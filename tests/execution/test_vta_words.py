@@ -120,6 +120,14 @@ def test_an_axis_that_is_shorter_than_a_tile_is_computed_without_padding(machine
     assert time.total_ns < 3 * 10 * (8 + 27 + 2) * 60 + 2000, "each row is loaded, computed and stored once"
 
 
+def test_a_bias_is_read_once_for_all_rows(machine: Machine) -> None:
+    """A load of rows reads main memory for each row; one load and two steps of the ALU fill all rows."""
+    program = read_program(compiled(PRODUCT, {"M": 70, "N": 4, "K": 9}), "a program")
+    commands = [one.command for one in decode(program.words, machine, contents_of(program.tables))]
+    loads = [c for c in commands if c.instruction in ("load_acc", "load_acc_row")]
+    assert [(c.instruction, dict(c.params)["R"]) for c in loads] == 4 * [("load_acc_row", 70)]
+
+
 def simulator(folder: Path, there: Path) -> Path:
     """VTA's functional simulator in the configuration that its folder has. Raises: CalledProcessError."""
     compiler = shutil.which("g++") or shutil.which("clang++")
