@@ -12,9 +12,10 @@ Pipeline: between `unroll` and `assign_tokens`. A change here affects each strea
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import lcm
 from typing import Any
 
@@ -50,10 +51,12 @@ class StepCommands:
 
 @dataclass(frozen=True, slots=True)
 class _EqualTile:
-    """The scratchpad values that equal the same bytes of main memory since a time, and the tile's address."""
+    """The scratchpad values that together equal the same bytes of main memory since a time.
 
-    values: tuple[int, ...]
-    address: int
+    `sources` has each value with the address that the tile would have if all of it lay beside this value.
+    """
+
+    sources: tuple[tuple[int, int], ...]
     time: int
 
 
@@ -75,7 +78,11 @@ class _Value:
     equal: Sequence[_EqualTile] = ()
     earlier: int = 0
     since: int = NEVER
+    is_load: bool = False
     overwritten: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+
+_Rows = tuple[object, Sequence[int], Sequence[int]]
 
 
 @dataclass(slots=True)
@@ -94,6 +101,8 @@ class _Trace:
     _owners: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
     _written: NDArray[Any] | None = None
     _known: dict[object, list[_EqualTile]] = field(default_factory=lambda: defaultdict(list[_EqualTile]))
+    _rows: dict[object, _EqualTile] = field(default_factory=dict[object, _EqualTile])
+    """The tile that last stored a row of main memory, with the place of the row in the scratchpad."""
 
     def web(self, value: int) -> int:
         """Return the representative value of a web."""
@@ -118,23 +127,29 @@ class _Trace:
         for values in read.values():
             self._join(values, now)
         used = {n: values[-1] for n, values in read.items()}
-        tiles: list[_EqualTile] | None = None
+        tiles, rows = None, None
         is_move = len(inner) == 1 and len(touched) <= 2 and len(inner) + len(outer) == len(touched)
         if is_move and all(operand.domain is None for operand in item.instruction.operands):
-            tiles = self._known[_tile_key(command, item.instruction, self.main)]
+            key, rows = _tile_key(command, item.instruction, self.main)
+            tiles = self._known[key]
         for n in (n for n in inner if touched[n].is_written):
             used[n] = self._write(touched[n], read.get(n, ()), now)
             if tiles is not None and not read and not any(a.is_written for a in outer):
                 own = self.values[used[n]]
-                own.equal, own.earlier = tiles, len(tiles)
                 own.since = max(map(self._changed, outer), default=NEVER)
+                if rows is not None and not any(tile.time >= own.since for tile in tiles):
+                    tiles += self._joined_rows(*rows, outer[0])
+                own.equal, own.earlier, own.is_load = tiles, len(tiles), bool(outer)
                 own.saved_ns = command_times(command, self.machine)[0]
-                tiles.append(_EqualTile((used[n],), touched[n].address, now))
+                tiles.append(_EqualTile(((used[n], touched[n].address),), now))
         for access in (a for a in outer if a.is_written):
             self._written = room(self._written, access.end)
             access.of(self._written)[...] = now
             if tiles is not None and read and NEVER not in read[inner[0]] and is_copy(item.instruction):
-                tiles.append(_EqualTile(read[inner[0]], touched[inner[0]].address, now))
+                tiles.append(_EqualTile(tuple((v, touched[inner[0]].address) for v in read[inner[0]]), now))
+                kind, places, addresses = rows or (None, (), ())
+                for place, address in zip(places, addresses, strict=True):
+                    self._rows[kind, place] = _EqualTile(tuple((v, address) for v in read[inner[0]]), now)
         self.used.append(tuple(used.get(n, NEVER) for n in range(len(touched))))
         self.outside.append(outer)
 
@@ -164,21 +179,48 @@ class _Trace:
         access.of(self._owners[access.memory])[...] = value
         return value
 
+    def _joined_rows(
+        self, key: object, places: Sequence[int], addresses: Sequence[int], outer: AccessedBytes
+    ) -> list[_EqualTile]:
+        """Return the tile that several stores have left row by row in a scratchpad; [] if there is none."""
+        known = [self._rows.get((key, place)) for place in places]
+        found, size, time = dict[int, int](), outer.end - places[-1], NEVER
+        for row, place, at in zip(known, places, addresses, strict=True):
+            if row is None or self._written is None or row.time != self._written[place : place + size].max():
+                return []
+            moved = [(v, address - at + addresses[0]) for v, address in row.sources]
+            if any(found.setdefault(v, address) != address for v, address in moved):
+                return []
+            time = max(time, row.time)
+        return [_EqualTile(tuple(found.items()), time)]
+
     def _changed(self, access: AccessedBytes) -> int:
         """Return when the main memory bytes of an access were last written."""
         self._written = room(self._written, access.end)
         return int(access.of(self._written).max())
 
 
-def _tile_key(command: Command, instruction: Instruction, main: str) -> object:
-    """Return a key that is equal for equal tiles: a place in main memory with a layout, or a computation."""
-    inner = next((w for _, w in command.operands if isinstance(w, Address) and w.memory != main), None)
-    assert inner is not None, "a load or a store has a place in a scratchpad"
-    outer = tuple(w for _, w in command.operands if isinstance(w, Address) and w.memory == main)
-    if is_copy(instruction):
-        operand = bound_instruction(instruction, integers(instruction, command.params)).operands[0]
-        return inner.memory, inner.strides, outer, extents(operand), operand.dtype
-    return command.instruction, command.params, inner.memory, inner.strides, outer
+def _tile_key(command: Command, instruction: Instruction, main: str) -> tuple[object, _Rows | None]:
+    """Return a key that is equal for equal tiles, a place in main memory with a layout or a computation, and rows.
+
+    A copy of rows has their kind, and their addresses in main memory and in the scratchpad.
+    """
+    every = [w for _, w in command.operands if isinstance(w, Address)]
+    (inner,), outer = (w for w in every if w.memory != main), tuple(w for w in every if w.memory == main)
+    if not is_copy(instruction):
+        return (command.instruction, command.params, inner.memory, inner.strides, outer), None
+    operand = bound_instruction(instruction, integers(instruction, command.params)).operands[0]
+    shape, key = extents(operand), (inner.memory, inner.strides, outer, extents(operand), operand.dtype)
+    if len(shape) != 2 or min(w.strides[0] for w in every) <= 0:
+        return key, None
+    places, addresses = (
+        range(w.address, w.address + shape[0] * w.strides[0], w.strides[0]) for w in (*outer, inner)
+    )
+    return key, (
+        (inner.memory, shape[1], inner.strides[1], outer[0].strides[1], operand.dtype),
+        places,
+        addresses,
+    )
 
 
 # --- where webs lie -----------------------------------------------------------------------------------------
@@ -234,8 +276,10 @@ class _Allocation:
     moved: NDArray[Any]
     group: NDArray[Any]
     members: list[list[int]]
-    real: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    """By value that is not loaded the value that is read instead, and the distance of their tiles."""
+    left: dict[int, list[_Value]] = field(default_factory=dict[int, list[_Value]])
+    """By web of which some values are read elsewhere, the others, with gaps between them."""
+    real: dict[int, Sequence[tuple[int, int]]] = field(default_factory=dict[int, Sequence[tuple[int, int]]])
+    """By value that is not loaded a value of each web that is read instead, and the distance of their tiles."""
 
     @staticmethod
     def of(trace: _Trace) -> _Allocation:
@@ -257,88 +301,102 @@ class _Allocation:
         )  # fmt: skip
 
     def order_redundant(self) -> list[int]:
-        """Return the webs that only redundant loads write, those with the most time saved per byte first."""
+        """Return the webs of which redundant loads write a part, those with the most time saved per byte first."""
         found: list[tuple[float, int]] = []
-        for web, values in enumerate(self.values):
-            own = [self.trace.values[v] for v in values]
-            if all(v.earlier for v in own) and (equal := self._equal_tiles(web)):
-                wait = int(self.last[web]) - min(tile.time for _, tile in equal)
+        for web in range(len(self.values)):
+            if equal := self._equal_tiles(web):
+                own = [self.trace.values[v] for v in equal]
+                wait = int(self.last[web]) - min(tile.time for tile in equal.values())
                 occupied = wait * sum(v.high - v.low for v in own)
                 found.append((occupied / max(sum(v.saved_ns for v in own), 1e-9), web))
         return [web for _, web in sorted(found)]
 
-    def _equal_tiles(self, web: int) -> list[tuple[int, _EqualTile]]:
-        """Return, for each value of a web, an equal tile of another web, or {} if a value has none.
+    def _equal_tiles(self, web: int) -> dict[int, _EqualTile]:
+        """Return equal tiles of other webs by value of a web, those of one web at the same distance: the commonest.
 
-        Values that are equal to each other, as columns of one that is repeated, come from one web in the same order.
+        A web may lie at several distances, as the columns of a repeated value or one tile for all of a border.
         """
-        values, own = self.trace.values, self.values[web]
-        if len({id(values[v].equal) for v in own}) == len(own):
-            pairs = [(v, next(self._earlier(v, web), None)) for v in own]
-            return [(v, tile) for v, tile in pairs if tile is not None] if all(t for _, t in pairs) else []
-        known: dict[int, dict[tuple[int, int], _EqualTile]] = {}
-        for value in own:
-            if id(values[value].equal) not in known:
-                tiles = reversed(list(self._earlier(value, web)))
-                known[id(values[value].equal)] = {(self._web(t.values[0]), t.address): t for t in tiles}
-        for source, address in reversed(known[id(values[own[0]].equal)]):
-            distance = address - values[own[0]].low
-            pairs = [(v, known[id(values[v].equal)].get((source, values[v].low + distance))) for v in own]
-            if (
-                found := [(v, tile) for v, tile in pairs if tile is not None]
-                if all(t for _, t in pairs)
-                else []
-            ):
-                return found
-        return []
+        known = [(v, tile) for v in self.values[web] for tile in self._earlier(v, web)]
+        places = [
+            {(self._web(one), address - self.trace.values[v].low) for one, address in tile.sources}
+            for v, tile in known
+        ]
+        common, found = dict[int, int](), dict[int, _EqualTile]()
+        for (source, distance), _ in Counter(chain.from_iterable(places)).most_common():
+            common.setdefault(source, distance)
+        for (value, tile), there in zip(known, places, strict=True):
+            if all(common[source] == distance for source, distance in there):
+                found.setdefault(value, tile)
+        return found
 
     def _earlier(self, value: int, web: int) -> Iterator[_EqualTile]:
         """Yield earlier tiles of other webs that equal a value, the latest one first."""
         own = self.trace.values[value]
         for tile in reversed(own.equal[max(0, own.earlier - MOST_EQUAL) : own.earlier]):
-            if tile.time >= own.since and self._web(tile.values[0]) != web:
+            if tile.time >= own.since and self._web(tile.sources[0][0]) != web:
                 yield tile
 
     def _web(self, value: int) -> int:
         return self.numbers[self.trace.web(value)]
 
     def remove_loads(self, web: int) -> None:
-        """Let the readers of a web read the values that its loads repeat, if these can stay that long."""
-        end, real, distances = int(self.last[web]), dict[int, tuple[int, int]](), dict[int, int]()
-        for value, tile in self._equal_tiles(web):
-            for one in tile.values:
-                source, more = self._real(one)
-                distance = tile.address - self.trace.values[value].low + more
-                real.setdefault(value, (source, distance))
-                if distances.setdefault(self._web(source), distance) != distance or self._changes(
-                    source, end
-                ):
-                    return
-        if web in distances or any(self._changes(v, end) for v in self.values[web]):
-            return
+        """Let the readers of a web read the values that its loads repeat, if these can stay that long.
+
+        What other commands of the web write, as zeros behind the last row, they write beside these values.
+        """
+        equal = self._equal_tiles(web)
+        loads = {v: tile for v, tile in equal.items() if self.trace.values[v].is_load}
+        if not self._replace(web, equal) and len(loads) < len(equal):
+            self._replace(web, loads)
+
+    def _replace(self, web: int, equal: Mapping[int, _EqualTile]) -> bool:
+        """Read equal tiles instead of some values of a web; return whether these can stay so long."""
+        end, real, distances = int(self.last[web]), dict[int, Sequence[tuple[int, int]]](), dict[int, int]()
+        for value, tile in equal.items():
+            low = self.trace.values[value].low
+            pairs = [(v, at - low + more) for one, at in tile.sources for v, more in self._real(one)]
+            for source, distance in pairs:
+                known = distances.setdefault(self._web(source), distance)
+                if known != distance or self._changes(source, end):
+                    return False
+            real[value] = tuple({self._web(source): (source, apart) for source, apart in pairs}.values())
+        if not equal or web in distances or any(self._changes(v, end) for v in self.values[web]):
+            return False
         anchor = max(distances, key=lambda w: len(self.members[int(self.group[w])]))
         base = int(self.moved[anchor]) + distances[anchor]
         moves = {int(self.group[web]): base - int(self.moved[web])}
         for source, distance in distances.items():
             move = base - distance - int(self.moved[source])
             if moves.setdefault(int(self.group[source]), move) != move:
-                return
-        if not moves[int(self.group[anchor])] and self._extend(list(distances), web, moves, anchor):
-            self.real |= real
+                return False
+        self.left[web] = [self.trace.values[v] for v in self.values[web] if v not in real]
+        fits = not moves[int(self.group[anchor])] and self._extend(list(distances), web, moves, anchor)
+        if not fits:
+            del self.left[web]
+            return False
+        self.real |= real
+        return True
 
-    def _real(self, value: int) -> tuple[int, int]:
-        """Return the scratchpad value from which a value is read, and the distance of their tiles."""
-        distance = 0
-        while value in self.real:
-            value, more = self.real[value]
-            distance += more
-        return value, distance
+    def _real(self, value: int) -> Sequence[tuple[int, int]]:
+        """Return the scratchpad values from which a value is read, and the distances of their tiles."""
+        if value not in self.real:
+            return ((value, 0),)
+        return [(v, more + apart) for one, apart in self.real[value] for v, more in self._real(one)]
 
     def _changes(self, value: int, end: int) -> bool:
-        """Return whether a value of the same web overwrites a part of it before `end`."""
-        web = self._web(value)
-        overwritten = self.trace.values[value].overwritten
-        return any(time <= end and self._web(other) == web for time, other in overwritten)
+        """Return whether a value of the same web overwrites a part of it before `end`.
+
+        A value of another web may have overwritten this part first. That one may lie elsewhere now.
+        """
+        every, web = self.trace.values, self._web(value)
+        own, found = every[value], [value]
+        for time, other in chain.from_iterable(every[one].overwritten for one in found):
+            it = every[other]
+            if time <= end and other not in found and it.low < own.high and own.low < it.high:
+                if self._web(other) == web:
+                    return True
+                found.append(other)
+        return False
 
     def _extend(self, webs: Sequence[int], gone: int, moves: Mapping[int, int], anchor: int) -> bool:
         """Extend webs to the lifetime of a removed one, and move groups to the anchor's, if there is room."""
@@ -348,7 +406,9 @@ class _Allocation:
         arrays = self.low, self.high, self.last, self.moved
         saved = [(array, array[together].copy()) for array in arrays]
         end = int(self.last[gone])
-        self.low[gone] = self.high[gone] = GONE
+        place = int(self.moved[gone])
+        self.low[gone] = min((value.low + place for value in self.left[gone]), default=GONE)
+        self.high[gone] = max((value.high + place for value in self.left[gone]), default=GONE)
         for web in webs:
             self.last[web] = max(int(self.last[web]), end)
             reach = self.reach[web : np.searchsorted(self.first, end, "right")]
@@ -358,7 +418,7 @@ class _Allocation:
         alive = together[self.low[together] > GONE // 2]
         moved = (m for group, move in moves.items() if move for m in self.members[group])
         clashing = {
-            int(c) for web in {*webs, *moved} if self.low[web] > GONE // 2 for c in self._clashing(web)
+            c for web in {*webs, *moved, gone} if self.low[web] > GONE // 2 for c in self._clashing(web)
         }
         limit, step = _reach_of(self.trace.machine, str(self.memory[anchor]))
         fits = not clashing & set(alive.tolist())
@@ -383,11 +443,18 @@ class _Allocation:
         begin, end = np.searchsorted(self.reach, first), np.searchsorted(self.first, last, "right")
         return begin + np.flatnonzero((self.last[begin:end] >= first) & (self.memory[begin:end] == memory))
 
-    def _clashing(self, web: int) -> NDArray[Any]:
+    def _clashing(self, web: int) -> list[int]:
         """Return the webs that occupy bytes of a web during its lifetime."""
         found = self._living(int(self.first[web]), int(self.last[web]), str(self.memory[web]))
         overlap = (self.low[found] < self.high[web]) & (self.high[found] > self.low[web])
-        return found[overlap & (found != web)]
+        own, others = self._parts(web), found[overlap & (found != web)].tolist()
+        return [c for c in others if any(a < e and d < b for a, b in own for d, e in self._parts(c))]
+
+    def _parts(self, web: int) -> list[tuple[int, int]]:
+        """Return the first address and the end of each part of a web."""
+        if web not in self.left:
+            return [(int(self.low[web]), int(self.high[web]))]
+        return [(v.low + int(self.moved[web]), v.high + int(self.moved[web])) for v in self.left[web]]
 
     def _settle(self, together: NDArray[Any], alive: NDArray[Any], limit: int, step: int) -> bool:
         """Move webs together to the first gap that is free during all their lifetimes. Return success."""
@@ -410,7 +477,7 @@ class _Allocation:
         for n, value in enumerate(used):
             name, where = operands[n]
             if value != NEVER and isinstance(where, Address):
-                real, distance = self._real(value)
+                real, distance = self._real(value)[0]
                 move = distance + int(self.moved[self._web(real)])
                 operands[n] = name, replace(where, address=where.address + move)
         return replace(command, operands=tuple(operands))

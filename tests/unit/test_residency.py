@@ -169,3 +169,98 @@ def test_any_commands_compute_the_same_with_fewer_loads(tmp_path: Path) -> None:
         given_loads += names(given).count("dma_in_f32")
         kept_loads += names(kept).count("dma_in_f32")
     assert kept_loads < 0.8 * given_loads
+
+
+# --- rows: a tile of one step is often made of parts of tiles of the step before ----------------------------
+
+
+def part(array: StreamArray, row: int) -> Address:
+    return Address("dram", array.offset + 4 * row * SIDE, (4 * SIDE, 4))
+
+
+def at_row(row: int) -> Address:
+    return Address("spad", 128 * row, (128, 4))
+
+
+def load_rows(array: StreamArray, row: int, count: int, to: int) -> Command:
+    return Command("dma_in_f32", (("x", part(array, row)), ("z", at_row(to))), (("R", count), ("C", 32)))
+
+
+def store_rows(source: int, count: int, array: StreamArray, row: int) -> Command:
+    return Command("dma_out_f32", (("x", at_row(source)), ("y", part(array, row))), (("R", count), ("C", 32)))
+
+
+def relu_rows(source: int, count: int, to: int) -> Command:
+    return Command("relu_floats", (("x", at_row(source)), ("y", at_row(to))), (("R", count),))
+
+
+def two_parts(second: int) -> list[Command]:
+    """Store rows 0 to 19 and 20 to 39 of T, the others from row `second` of the scratchpad."""
+    first = [load_rows(A, 0, 20, 0), relu_rows(0, 20, 100), store_rows(100, 20, T, 0)]
+    return [*first, load_rows(A, 20, 20, 0), relu_rows(0, 20, second), store_rows(second, 20, T, 20)]
+
+
+def test_rows_of_two_tiles_are_one_tile() -> None:
+    machine = load_machine("edge-npu")
+    for second in (120, 160):  # neighbours, and others that have to become neighbours
+        given = [*two_parts(second), load_rows(T, 10, 20, 40), store_rows(40, 20, Y, 0)]
+        (kept,) = keep_tiles([StepCommands(given, own=(T,))], machine)
+        assert names(kept) == ["dma_in_f32", "relu_floats"] * 2 + ["dma_out_f32"]
+        np.testing.assert_array_equal(results(kept, machine), results(given, machine))
+
+
+def test_rows_that_change_in_between_are_loaded() -> None:
+    machine = load_machine("edge-npu")
+    given = [*two_parts(120), store_rows(0, 1, T, 15), load_rows(T, 10, 20, 40), store_rows(40, 20, Y, 0)]
+    (kept,) = keep_tiles([StepCommands(given, own=(T,))], machine)
+    assert names(kept).count("dma_in_f32") == 3
+    np.testing.assert_array_equal(results(kept, machine), results(given, machine))
+
+
+def test_what_no_scratchpad_holds_is_loaded_beside_what_one_holds() -> None:
+    """An image with a border: one tile is the border above and below, and can lie in one of both places."""
+    machine = load_machine("edge-npu")
+    begun = [load_rows(A, 0, 4, 0), store_rows(0, 4, T, 0), store_rows(0, 4, T, 24)]
+    inner = [load_rows(A, 8, 20, 40), relu_rows(40, 20, 80), store_rows(80, 20, T, 4)]
+    again = [load_rows(T, row, count, 120 + row) for row, count in ((0, 4), (4, 20), (24, 4))]
+    given = [*begun, *inner, *again, relu_rows(120, 28, 200), store_rows(200, 28, Y, 0)]
+    (kept,) = keep_tiles([StepCommands(given)], machine)
+    loads = [command for command in kept if command.instruction == "dma_in_f32"]
+    assert [dict(command.params)["R"] for command in loads] == [4, 20, 4]
+    np.testing.assert_array_equal(results(kept, machine), results(given, machine))
+
+
+def test_any_rows_compute_the_same_with_fewer_loads(tmp_path: Path) -> None:
+    machine, given_loads, kept_loads = small(tmp_path, 6), 0, 0
+    for seed in range(60):
+        random, given = Random(seed), list[Command]()
+        filled, stored = np.zeros(160, np.bool_), np.zeros(SIDE, np.bool_)
+
+        def drawn(of: np.ndarray, random: Random = random) -> tuple[int, int] | None:
+            """Return a row and a number of rows of which all have a value."""
+            row = random.randrange(0, of.size - 32, 8)
+            count = random.choice((8, 8, 16, 24, 32))
+            return (row, count) if of[row : row + count].all() else None
+
+        for _ in range(80):
+            choice, to = random.random(), random.randrange(0, 128, 8)
+            if choice < 0.45 and (known := drawn(stored)):
+                given.append(load_rows(T, *known, to))
+                filled[to : to + known[1]] = True
+            elif choice < 0.55 or not filled.any():
+                given.append(load_rows(A, random.randrange(0, 32, 8), 16, to))
+                filled[to : to + 16] = True
+            elif known := drawn(filled):
+                if choice < 0.75:
+                    given.append(store_rows(*known, T, row := random.randrange(0, 32, 8)))
+                    stored[row : row + known[1]] = True
+                elif to + known[1] <= known[0] or known[0] + known[1] <= to:
+                    given.append(relu_rows(*known, to))
+                    filled[to : to + known[1]] = True
+        given += [store_rows(int(filled.argmax()), 1, Y, row) for row in range(SIDE)]
+        given += [store_rows(row, 8, Y, row % SIDE) for row in range(0, 160, 8) if filled[row]]
+        (kept,) = keep_tiles([StepCommands(given, own=(T,))], machine)
+        np.testing.assert_array_equal(results(kept, machine), results(given, machine), f"seed {seed}")
+        given_loads += names(given).count("dma_in_f32")
+        kept_loads += names(kept).count("dma_in_f32")
+    assert kept_loads < 0.8 * given_loads
