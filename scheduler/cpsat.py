@@ -31,7 +31,7 @@ DETERMINISTIC_SHARE = 0.2
 # How much of its time a search may spend before it looks at what crosses iterations.
 FIRST_STEP = 0.6
 # What the engines are called that find and prove.
-SOLVER, FLOORS, SPLITTING = "CP-SAT", "floors", "splitting"
+SOLVER, FLOORS, SPLITTING = "CP-SAT", "lower bounds", "splitting"
 # How much of its effort the solver spends before splitting makes cuts for it: enough for most problems. By
 # the clock it may be half of the time, as on a busy machine its process may be late to start.
 GLANCE, GLANCE_WALL = 0.05, 0.5

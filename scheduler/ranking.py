@@ -134,7 +134,7 @@ def _rank_nest(
         return _Found(listed, _next_ns(pool, k), reproducible=True, found_by=ALL, proved_by=ALL)
     in_time = pool.expand(k, stop)
     rest, left = min((option.floor_ns for option in options), default=0.0), limits.effort
-    found_by, proved_by = "greedy", "floors"
+    found_by, proved_by = "greedy", "lower bounds"
     while in_time and left > 0 and len(listed := pool.ranked(k)) == k:
         # The last stays in sight of the solver, so that its question always has an answer.
         step = SearchLimits(stop - time.monotonic(), left)

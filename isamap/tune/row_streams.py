@@ -224,7 +224,7 @@ def _predict_times(problem: Problem, chosen: Schedule) -> ProductTime:
     assert time.total_ns > 0
     sums = time.sums()
     traffic_ns = [0.0, *(ns for name, ns in sums.items() if name.startswith("from "))][-1]
-    return ProductTime(time.total_ns, traffic_ns, sums["issues"] + sums["supply"])
+    return ProductTime(time.total_ns, traffic_ns, sums["issues"] + sums["operand loads"])
 
 
 ROWS = 2048  # of B

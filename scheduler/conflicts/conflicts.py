@@ -400,7 +400,7 @@ def unloadable(space: Space) -> Diagnostic:
     """Return the diagnostic that every mapping has an operand which no move loads."""
     operand = next(o for o in space.option.operands if not space.stage_values(o))
     return Diagnostic(
-        "no-supply",
+        "unmoved-operand",
         f"statement {space.statement} has no schedule: "
         f"no move brings `{operand.name}` into `{operand.memory}`",
         notes=(

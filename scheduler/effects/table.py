@@ -153,7 +153,7 @@ EFFECTS: tuple[Effect, ...] = (
         "latency", "sums that wait for one {instruction} after the other", Counts.WITHIN,
         whole(lambda c: chains(c.tiling)),
     ),
-    Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_loads),
+    Effect("operand loads", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_loads),
     Effect(
         "coalescing {by}", "sectors of {by} of which lanes use a part", Counts.WITHIN,
         lambda c: lane_waits(c, at_banks=False), (UNEVEN,),
@@ -204,7 +204,7 @@ EFFECTS: tuple[Effect, ...] = (
         whole(lambda c: pieces_and_computing(c.tiling, c.missed, c.blocks, c.problem)), (WITH_ROWS,),
     ),
     Effect(
-        "same sets", "pieces of rows that evict each other from their sets", Counts.BEYOND,
+        "row conflicts", "pieces of rows that evict each other from their sets", Counts.BEYOND,
         whole(lambda c: pieces_at_least(c.tiling, c.problem)), (EVICTED,),
     ),
     Effect(
@@ -232,7 +232,7 @@ EFFECTS: tuple[Effect, ...] = (
         (BEGUN,),
     ),
     Effect(
-        "crowding", "pieces of rows that wait for results stored into the same sets", Counts.ON_TOP,
+        "store conflicts", "pieces of rows that wait for results stored into the same sets", Counts.ON_TOP,
         whole(lambda c: store_conflict_ns(c.tiling, c.problem)), (CROWDED,),
     ),
 )  # fmt: skip

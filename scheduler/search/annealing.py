@@ -65,7 +65,7 @@ class Annealing:
             if found.cost_ns < best.cost_ns * (1 - SAME):
                 best = found
         found_by = "greedy" if best is first else self.name
-        return Solved(best, floor, "HEURISTIC", is_whole, found_by=found_by, proved_by="floors")
+        return Solved(best, floor, "HEURISTIC", is_whole, found_by=found_by, proved_by="lower bounds")
 
 
 def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Random) -> Candidate | None:

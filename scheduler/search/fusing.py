@@ -88,7 +88,7 @@ def _with_excluded(solved: Solved, others_ns: float) -> Solved:
         return solved
     is_best = solved.status == "OPTIMAL" and others_ns >= solved.candidate.cost_ns * (1 - ROUNDING)
     status = "FEASIBLE" if solved.status == "OPTIMAL" and not is_best else solved.status
-    return replace(solved, bound_ns=others_ns, status=status, proved_by="floors")
+    return replace(solved, bound_ns=others_ns, status=status, proved_by="lower bounds")
 
 
 def _offered_statements(nest: NestProblem) -> list[int]:

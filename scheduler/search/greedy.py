@@ -61,7 +61,7 @@ class Greedy:
                 "HEURISTIC",
                 reproducible=time.monotonic() < stop,
                 found_by=self.name,
-                proved_by="floors" if has_all else "",
+                proved_by="lower bounds" if has_all else "",
             )
 
         return assemble(problem, model.name, solve_all(problem, model, fixed, solve, stop))

@@ -65,7 +65,7 @@ def test_a_core_takes_no_less_than_the_work_of_its_residents_and_the_waits_of_on
         ns[share.name] = ns.get(share.name, 0.0) + float(evaluate(share.cost, made))
         added += float(evaluate(share.cost, made)) if share.counts is Counts.ON_TOP else 0.0
     stored_ns = 4 * 4 * 0.42  # 4 rows of 4 vectors each, in and out once
-    assert ns["residents"] == pytest.approx(2 * max(ns["issues"], ns["supply"]) + stored_ns)
+    assert ns["residents"] == pytest.approx(2 * max(ns["issues"], ns["operand loads"]) + stored_ns)
     # Six parts are two on each core, at the same time: one round.
     assert float(evaluate(part_cost(problem, nest, part, MODEL), made)) >= ns["residents"] + added
 

@@ -161,11 +161,11 @@ def test_what_was_fixed_and_asked_stands_in_the_text() -> None:
 
 
 def test_the_engines_that_found_and_proved_stand_in_the_text() -> None:
-    schedule = replace(SCHEDULE, found_by="greedy, CP-SAT", proved_by="floors")
+    schedule = replace(SCHEDULE, found_by="greedy, CP-SAT", proved_by="lower bounds")
     text = print_schedule(schedule)
-    assert "\nfound by greedy, CP-SAT\nproved by floors\n" in text
+    assert "\nfound by greedy, CP-SAT\nproved by lower bounds\n" in text
     assert parse_schedule(Source("s", text)) == schedule
-    changed = parse_schedule(Source("s", text.replace("proved by floors", "proved by CP-SAT")))
+    changed = parse_schedule(Source("s", text.replace("proved by lower bounds", "proved by CP-SAT")))
     assert (changed.found_by, changed.proved_by) == ("", "")
 
 

@@ -30,9 +30,9 @@ def test_parts_of_one_name_add_up() -> None:
     question = gemm(512, 512, 512)
     (time,) = where_time_goes(schedule(question, heuristic="greedy"), question, AnalyticModel())
     assert time is not None
-    own = [share.ns for share in time.shares if share.name == "supply"]
+    own = [share.ns for share in time.shares if share.name == "operand loads"]
     assert len(own) == 2
-    assert time.sums()["supply"] == pytest.approx(sum(own))
+    assert time.sums()["operand loads"] == pytest.approx(sum(own))
     assert time.sums()["issues"] == pytest.approx(512 * 512 * 512 / 16 * 0.14)
 
 

@@ -34,7 +34,7 @@ def test_the_solver_is_never_worse_than_greedy(problem: Problem) -> None:
 def test_a_schedule_names_the_engines_that_found_it_and_proved_its_bound() -> None:
     asked = gemm(100, 60, 40)
     first = schedule(asked, heuristic="greedy")
-    assert (first.found_by, first.proved_by) == ("greedy", "floors")
+    assert (first.found_by, first.proved_by) == ("greedy", "lower bounds")
     alone = CpSat(splits=False).schedule(asked, AnalyticModel(), limit_s=10.0, fixed={})
     assert alone.proved_by == "CP-SAT"
     assert alone.found_by == ("greedy" if alone.nests == first.nests else "CP-SAT")

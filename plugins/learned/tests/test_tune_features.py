@@ -51,7 +51,7 @@ def test_all_features_are_there_and_finite() -> None:
     assert all(isfinite(value) for value in found.features.values())
     assert found.total_ns is not None
     assert found.features["issues"] > 0
-    assert found.features["supply"] > 0
+    assert found.features["operand loads"] > 0
     assert (found.features["columns.tile"], found.features["rows.tile"]) == (4, 0)
     assert found.features["sums.issues"] == 5
 
