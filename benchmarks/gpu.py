@@ -5,14 +5,16 @@
     python FOLDER/gpu.py -o FOLDER --minutes 10     where a GPU is: verify and measure, then write table.md
 
 The last two need Python, torch and nvcc, and no isamap. The steps: instructions tried alone, then copies of memory,
-then products of DeepBench in f16, bf16 and int8, layers with an epilogue, and attention. Each result is compared with
-torch's in f32. Each contender is measured in a CUDA graph, in turns. A case that was measured is a line of
-rows.jsonl, and is not measured again; a run that ends early continues when it is called again.
+then products of DeepBench in f16, bf16 and int8, layers with an epilogue, and attention. Where isamap is installed as
+well, networks by `torch.compile` follow, compared with its own backend. Each result is compared with torch's in f32.
+Each contender is measured in a CUDA graph, in turns. A case that was measured is a line of rows.jsonl, and is not
+measured again; a run that ends early continues when it is called again.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import re
 import shutil
@@ -20,6 +22,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
@@ -29,6 +33,7 @@ TYPES = {"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "int8": ("i8", "i32")}
 LAYERS = ({"M": 16, "N": 4096, "K": 1024}, {"M": 512, "N": 4096, "K": 1024})
 ATTENTION = ({"L": 16, "M": 512, "N": 512, "D": 64},)
 CUBES = ({"M": 1024, "N": 1024, "K": 1024}, {"M": 4096, "N": 4096, "K": 4096})
+NETWORKS = ("network-mlp-float32", "network-mlp-bfloat16", "network-attention-float32")
 REPEATS, ROUNDS = 20, 5
 
 
@@ -289,6 +294,35 @@ class Gpu:
         share = 2.0**-7 if wide or kind[0] == "attention" else 2.0**-18
         return float(((tensors[-1].double() - wanted).abs() / (share * size + 1e-30)).max())
 
+    def networks(self) -> tuple[str, ...]:
+        """Return the networks that can be compiled here: all, or none without isamap."""
+        return NETWORKS if find_spec("isamap") else ()
+
+    def network(self, name: str) -> tuple[dict[str, Call], float, int]:
+        """Return a network's calls, the error of isamap's as a share of the allowed one, and its nodes by torch."""
+        import isamap.torch
+
+        torch, (_, kind, dtype) = self.torch, name.split("-")
+        nn = torch.nn
+        if kind == "mlp":
+            model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024), nn.LayerNorm(1024))
+            x = torch.randn(128, 1024)
+        else:
+            model = nn.TransformerEncoderLayer(512, 8, 2048, 0.0, batch_first=True, activation="gelu")
+            x = torch.randn(4, 128, 512)
+        model, x = (part.cuda().to(getattr(torch, dtype)) for part in (model.eval(), x))
+        by_torch = [node for node in isamap.torch.explain(model, x).nodes if node.where == "eager"]
+        runs = {"isamap": torch.compile(model, backend="isamap"), "inductor": torch.compile(model)}
+        calls = {own: partial(self._infer, run, x) for own, run in (*runs.items(), ("torch", model))}
+        wanted = self._infer(copy.deepcopy(model).double(), x.double())
+        error = (calls["isamap"]().double() - wanted).abs().max() / wanted.abs().max()
+        allowed = 2.0 ** (-6 if x.dtype == torch.bfloat16 else -12)
+        return calls, float(error) / allowed, len(by_torch)
+
+    def _infer(self, model: Any, x: Any) -> Any:
+        with self.torch.no_grad():
+            return model(x)
+
     def contenders(self, case: Mapping[str, Any], tensors: Sequence[Any]) -> dict[str, Call]:
         """Return calls that compute the same."""
         torch, kind = self.torch, case["kind"].split()
@@ -361,7 +395,8 @@ def measure_all(
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     rows: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
     done = {row["case"] for row in rows}
-    steps = [("instructions", {}), ("memory", {}), *read_cases(folder).items()]
+    networks = [(name, {"kind": "network"}) for name in gpu.networks()]
+    steps = [("instructions", {}), ("memory", {}), *read_cases(folder).items(), *networks]
     for name, case in steps:
         if name in done or clock() > end:
             continue
@@ -382,6 +417,11 @@ def _measure(name: str, case: Mapping[str, Any], folder: Path, gpu: Any) -> dict
         return {"wrong": gpu.try_instructions()}
     if name == "memory":
         return {"bytes_per_ns": gpu.bytes_per_ns()}
+    if case["kind"] == "network":
+        calls, error, by_torch = gpu.network(name)
+        if not error <= 1:
+            return {"failed": f"the result differs by {error:.3g} times what rounding allows"}
+        return {"error": error, "nodes_by_torch": by_torch, "seconds": gpu.seconds(calls)}
     if "refused" in case:
         return {"failed": case["refused"]}
     case = {"name": name, **case}
@@ -409,7 +449,7 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> str:
             )
             lines.append(f"| {row['case']} | {said} | | | | |")
             continue
-        (least, middle), predicted = row["seconds"]["isamap"], row["predicted_s"]
+        (least, middle), predicted = row["seconds"]["isamap"], row.get("predicted_s", float("nan"))
         for other, (time_of, _) in [n for n in row["seconds"].items() if n[0] != "isamap"] or [
             ("-", (0.0, 0.0))
         ]:

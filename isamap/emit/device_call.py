@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,38 +27,51 @@ _SCALARS: Mapping[str, Any] = {
 
 
 class DeviceProgram:
-    """The kernels of one program, loaded into the context that is current at the first call.
+    """The kernels of a program, loaded into the context that is current at the first call.
 
-    `library` replaces the library of the driver that the plan names.
+    `library` replaces the library of the driver that the plan names, and `plan` the file of the plan.
     """
 
-    def __init__(self, folder: str | Path, name: str, library: Any = None) -> None:
-        self.plan: dict[str, Any] = json.loads((Path(folder) / f"{name}.json").read_text(encoding="utf-8"))
-        self._image = Path(folder) / f"{name}.{self.plan['image']}"
+    def __init__(
+        self, folder: str | Path, name: str, library: Any = None, plan: dict[str, Any] | None = None
+    ) -> None:
+        path = Path(folder) / f"{name}.json"
+        self.plan: dict[str, Any] = plan or json.loads(path.read_text(encoding="utf-8"))
+        images: dict[str, str] = self.plan.get("images", {name: f"{name}.{self.plan['image']}"})
+        self._images = {own: Path(folder) / file for own, file in images.items()}
         self._library = library
         self._kernels: dict[str, ctypes.c_void_p] = {}
-        self._buffers: dict[str, Any] = {}
-        self._launches: list[tuple[Any, ...]] = []
-        self._key: tuple[Any, ...] | None = None
-        self._given: list[Any] = []
+        self._prepared: tuple[Any, list[tuple[Any, ...]], list[Any]] | None = None
 
     def __call__(self, *tensors: Any, stream: int | None = None, **scalars: float) -> None:
         """Launch the program's kernels on a stream of the device, by default torch's current one.
 
         Raises: ValueError for tensors or scalars that the plan does not take, RuntimeError if the driver refuses.
         """
-        if stream is None:
-            torch: Any = import_module("torch")
-            stream = torch.cuda.current_stream(tensors[0].device).cuda_stream
-        key = (*(t.data_ptr() for t in tensors), *sorted(scalars.items()))
-        if key != self._key:
+        places = [t.data_ptr() for t in tensors]
+        if self._prepared is None or self._prepared[0][: len(places)] != tuple(places):
             self._check(tensors, scalars)
-            if not self._kernels:
-                self._load(tensors[0])
-            self._prepare(tensors, scalars)
-            self._key = key
-        for kernel, blocks, lanes, given in self._launches:
+        self.launch(places, tensors[0], stream, **scalars)
+
+    def launch(self, places: Sequence[int], like: Any, stream: int | None = None, **scalars: float) -> None:
+        """Launch the kernels on arrays at these addresses. Buffers are allocated where the tensor `like` lies."""
+        if stream is None:
+            cuda: Any = import_module("torch").cuda
+            with cuda.device(like.device):
+                return self.launch(places, like, cuda.current_stream(like.device).cuda_stream, **scalars)
+        if not self._kernels:
+            self._load()
+        # Torch gives the memory of buffers to later calls on the same stream only, as they end with this call.
+        size = like.element_size()
+        buffers = [like.new_empty(-(-buffer["bytes"] // size) + 16) for buffer in self.plan["buffers"]]
+        places = (*places, *(buffer.data_ptr() for buffer in buffers))
+        key = (*places, *sorted(scalars.items()))
+        prepared = self._prepared
+        if prepared is None or prepared[0] != key:
+            prepared = self._prepared = (key, *self._prepare(places, scalars))
+        for kernel, blocks, lanes, given in prepared[1]:
             self._driver("launch", kernel, blocks, 1, 1, lanes, 1, 1, 0, ctypes.c_void_p(stream), given, None)
+        return None
 
     def _check(self, tensors: tuple[Any, ...], scalars: Mapping[str, float]) -> None:
         arrays = self.plan["arrays"]
@@ -73,32 +86,36 @@ class DeviceProgram:
         if names != set(scalars):
             raise ValueError(f"give the scalars {sorted(names)} by name, not {sorted(scalars)}")
 
-    def _load(self, tensor: Any) -> None:
-        """Load the image, find its kernels, and allocate the program's buffers on the tensor's device."""
+    def _load(self) -> None:
+        """Load the images, and find their kernels."""
         if self._library is None:
             self._library = ctypes.CDLL(self.plan["driver"]["library"])
-        module = ctypes.c_void_p()
-        self._driver("load", ctypes.byref(module), self._image.read_bytes())
-        for name in dict.fromkeys(launch["kernel"] for launch, _ in launches_of(self.plan["launches"])):
-            kernel = ctypes.c_void_p()
-            self._driver("find", ctypes.byref(kernel), module, name.encode())
-            self._kernels[name] = kernel
-        for buffer in self.plan["buffers"]:
-            self._buffers[buffer["name"]] = tensor.new_empty(
-                -(-buffer["bytes"] // tensor.element_size()) + 16
-            )
+        modules: dict[str, ctypes.c_void_p] = {}
+        kernels: dict[str, ctypes.c_void_p] = {}
+        for launch, _ in launches_of(self.plan["launches"]):
+            name, image = launch["kernel"], launch.get("image", next(iter(self._images)))
+            if image not in modules:
+                modules[image] = ctypes.c_void_p()
+                self._driver("load", ctypes.byref(modules[image]), self._images[image].read_bytes())
+            if name not in kernels:
+                kernels[name] = ctypes.c_void_p()
+                self._driver("find", ctypes.byref(kernels[name]), modules[image], name.encode())
+        self._kernels = kernels
 
-    def _prepare(self, tensors: tuple[Any, ...], scalars: Mapping[str, float]) -> None:
-        """Pack the arguments of each launch."""
-        places = {a["name"]: t.data_ptr() for a, t in zip(self.plan["arrays"], tensors, strict=True)}
-        places |= {name: buffer.data_ptr() for name, buffer in self._buffers.items()}
+    def _prepare(
+        self, addresses: Sequence[int], scalars: Mapping[str, float]
+    ) -> tuple[list[tuple[Any, ...]], list[Any]]:
+        """Return each launch with its packed arguments, and the values that these point to."""
+        names = [own["name"] for own in (*self.plan["arrays"], *self.plan["buffers"])]
+        places = dict(zip(names, addresses, strict=True))
         kinds = {scalar["name"]: scalar["dtype"] for scalar in self.plan["scalars"]}
-        self._launches, self._given = [], []
+        launches: list[tuple[Any, ...]] = []
+        kept: list[Any] = []
         for launch, counters in launches_of(self.plan["launches"]):
             values: list[Any] = []
             for argument in launch["arguments"]:
                 if "array" in argument:
-                    values.append(ctypes.c_void_p(places[argument["array"]]))
+                    values.append(ctypes.c_void_p(places[argument["array"]] + argument.get("offset", 0)))
                 elif "scalar" in argument:
                     name = argument["scalar"]
                     values.append(_SCALARS[kinds[name]](scalars[name]))
@@ -106,8 +123,9 @@ class DeviceProgram:
                     number = argument["number"] if "number" in argument else counters[argument["counter"]]
                     values.append(ctypes.c_int64(number))
             given = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
-            self._given.append(values)  # the driver reads them through `given`
-            self._launches.append((self._kernels[launch["kernel"]], launch["blocks"], launch["lanes"], given))
+            kept.append(values)
+            launches.append((self._kernels[launch["kernel"]], launch["blocks"], launch["lanes"], given))
+        return launches, kept
 
     def _driver(self, step: str, *given: Any) -> None:
         name = self.plan["driver"][step]

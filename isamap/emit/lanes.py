@@ -134,12 +134,11 @@ def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[
 
 def _device(machine: Machine, *, with_host: bool) -> allowed.Device:
     """Return the device that a description names last, its own if it has one. Raises: UsageProblem without one."""
-    known = allowed.devices()
-    found = next((known[f] for f in reversed(machine.target.features) if f in known), None)
+    found = allowed.device_of(machine.target.features)
     if found is not None and (found.library or not with_host):
         return found
     what = "prints kernels" if found is None else "has host code"
-    listed = ", ".join(name for name, device in known.items() if device.library or not with_host)
+    listed = ", ".join(name for name, device in allowed.devices().items() if device.library or not with_host)
     advice = "`isamap compile --emit kernels` prints them" if found is not None else "run it as a model"
     raise UsageProblem.of(
         "lanes-unsupported",
@@ -494,7 +493,10 @@ class LaneWriter(BodyWriter):
         self.launches.append({"kernel": name, "blocks": blocks, "lanes": lanes, "arguments": arguments})
 
     def argument(self, own: str) -> dict[str, object]:
-        """Return an argument of a launch: an array, a scalar, a number, or a loop counter."""
+        """Return an argument of a launch: an array, a scalar, a number, or a loop counter.
+
+        A number may be the stride of an array's axis.
+        """
         if own in self.counters:
             return {"counter": own}
         source = self.sources[own]
@@ -502,7 +504,7 @@ class LaneWriter(BodyWriter):
             shape = [extent.value or 1 for extent in tensor.shape]
             for axis, stride in enumerate(tensor.strides[:-1]):
                 if stride == Index.of(source):
-                    return {"number": prod(shape[axis + 1 :])}
+                    return {"number": prod(shape[axis + 1 :]), "stride": [tensor.name, axis]}
         return {"scalar" if source in dict(self.interface.scalars) else "array": source}
 
     def issue(self, issue: Issue, depth: int) -> None:

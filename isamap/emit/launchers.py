@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from isamap.emit.c_names import CNames, compute_type, storage_type
+from isamap.emit.device_call import launches_of
 from isamap.ir.dtypes import DTYPES
 
 _ALIGNMENT = 256
@@ -22,7 +23,7 @@ _ALIGNMENT = 256
 
 def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:
     """Return a C file that launches the kernels of a plan, and its header, by name."""
-    kernels = list(dict.fromkeys(launch["kernel"] for launch in _launches(plan["launches"])))
+    kernels = list(dict.fromkeys(launch["kernel"] for launch, _ in launches_of(plan["launches"])))
     names = CNames()
     for own in ("d", "stream", "workspace", "given", "status", "numbers"):
         names.take(own)
@@ -75,14 +76,6 @@ def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:
         *("  return status;", "}"),
     ]
     return {f"{name}.h": "\n".join(header) + "\n", f"{name}_launch.c": "\n".join(source) + "\n"}
-
-
-def _launches(steps: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for step in steps:
-        if "counter" in step:
-            yield from _launches(step["launches"])
-        else:
-            yield step
 
 
 def _steps(

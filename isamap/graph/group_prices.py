@@ -15,16 +15,18 @@ from isamap.driver.side_by_side import done_side_by_side
 from isamap.formulate.hierarchy import Memories
 from isamap.graph.elementwise_fusion import Open, reads_of, writes_of
 from isamap.graph.kernel_groups import as_kernel
-from isamap.graph.model_program import Direct, KernelCall, Step, TensorView
+from isamap.graph.model_program import Direct, KernelCall, ModelProgram, Step, TensorView
 from isamap.graph.model_program import reads_of as passed_in
 from isamap.graph.model_program import writes_of as passed_out
 from isamap.graph.pending import call_of
 from isamap.graph.types import size_bytes
+from isamap.ir import Index, print_routine
 from isamap.machine import Machine
 from isamap.machine.timings import LINE_BYTES
 from isamap.plan.graphs import GraphCache
 from isamap.source import Infeasible, NoMapping, Source, UsageProblem
 from isamap.source.progress import Watch, unwatched
+from isamap.syntax import parse_kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,21 @@ def compile_as_passed(request: Request) -> Compiled:
     if any(t.given is not None for t in made.emitted.interface.tensors):
         made = compile_program(replace(request, transform=None))
     return made
+
+
+def with_free_strides(program: ModelProgram) -> dict[str, str]:
+    """Return the texts of kernels, whose operands may have any strides where a step passes part of a tensor.
+
+    Machines with scratchpads may otherwise read an operand of a sum as an array without gaps.
+    """
+    texts = dict(program.kernels)
+    for step in (step for step in program.steps if isinstance(step, KernelCall)):
+        names = {name for name, view in step.reads.items() if view.is_part}
+        kernel, last = parse_kernel(Source("kernel", texts[step.kernel])), (Index.of(1),)
+        free = {o.name: replace(o, strides=(None,) * (len(o.shape) - 1) + last) for o in kernel.operands}
+        operands = (free[o.name] if o.name in names else o for o in kernel.operands)
+        texts[step.kernel] = print_routine(replace(kernel, operands=tuple(operands)))
+    return texts
 
 
 def _price(request: Request, call_ns: float) -> GroupPrice | None:

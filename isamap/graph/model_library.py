@@ -27,7 +27,7 @@ from isamap.graph.elementwise_fusion import Fuse, finish_steps, fuse_steps
 from isamap.graph.emitting import EmittedModel, emit, room_of
 from isamap.graph.filters_at_points import cheapest_forms, forms_at_points, with_forms
 from isamap.graph.graph import Array
-from isamap.graph.group_prices import Prices
+from isamap.graph.group_prices import Prices, with_free_strides
 from isamap.graph.host_fallback import (
     CompiledModelKernel,
     DividedModel,
@@ -135,7 +135,7 @@ def compile_program_of(
     machine, model = _machine(how, runs=runs)
     program = with_shifts_of(with_known_numbers(program), machine) if how.host else program
     program = _at_points(program, how, watch, runs=runs) if how.transform and not how.host else program
-    requests = _requests(program, how, runs=runs)
+    requests = requests_of(program, how, runs=runs)
     names = list(program.kernels)
     jobs = how.scheduler or how.jobs or (all_jobs() if len(requests) >= AHEAD_KERNELS else 1)
     made, performed = dict[str, CompiledModelKernel](), program
@@ -143,7 +143,7 @@ def compile_program_of(
     if how.host:
         on_host = replace(how, machine=how.host)
         host, host_is_model = _machine(on_host, runs=runs)
-        asked = list(zip(requests, _requests(program, on_host, runs=runs), strict=True))
+        asked = list(zip(requests, requests_of(program, on_host, runs=runs), strict=True))
         divided = divide(program, asked, host, jobs, watch, lowered=lowered)
         program, made = divided.program, dict(divided.made)
         performed = program
@@ -209,7 +209,7 @@ def _builder(machine: Machine, *, is_model: bool) -> Machine | None:
     return None if is_model or machine.target.run == "model" else machine
 
 
-def _requests(program: ModelProgram, how: ModelOptions, *, runs: bool) -> list[Request]:
+def requests_of(program: ModelProgram, how: ModelOptions, *, runs: bool) -> list[Request]:
     """Return a compilation request for each kernel. Weights are packed if this processor can run the packer."""
     name = machine_of(how.machine)
     machine, model = _machine(how, runs=runs)
@@ -231,14 +231,14 @@ def _requests(program: ModelProgram, how: ModelOptions, *, runs: bool) -> list[R
             packed=() if kernel in several else packed.get(kernel, ()),
             transform=None if kernel in several else form_of(text),
         )
-        for kernel, text in program.kernels.items()
+        for kernel, text in (with_free_strides(program) if machine.levels else program.kernels).items()
     ]  # fmt: skip
 
 
 def _at_points(program: ModelProgram, how: ModelOptions, watch: Watch, *, runs: bool) -> ModelProgram:
     """Return the program with convolutions computed at points where this makes their kernels cheaper."""
     forms = forms_at_points(program)
-    asked = dict(zip(program.kernels, _requests(program, how, runs=runs), strict=True))
+    asked = dict(zip(program.kernels, requests_of(program, how, runs=runs), strict=True))
     requests = {kernel: asked[kernel] for kernel in forms}
     for kernel, form in ((kernel, form) for kernel, of in forms.items() for form in of):
         dtype = form.ahead.operand(form.filters).dtype.name
@@ -529,7 +529,7 @@ def compile_whole(
 
 def program_key(program: ModelProgram, how: ModelOptions) -> str:
     """Return the sha256 of everything that a program's kernels depend on. Raises: IsamapError of every kind."""
-    keys = (key_of(request) or "" for request in _requests(program, how, runs=True))
+    keys = (key_of(request) or "" for request in requests_of(program, how, runs=True))
     return digest(*keys, *(("transform",) if how.transform else ()))
 
 
@@ -541,7 +541,7 @@ def explain_refused_kernels(program: ModelProgram, how: ModelOptions) -> dict[st
             step for step in program.steps if isinstance(step, KernelCall) and step.kernel == kernel
         )
         try:
-            (request,) = _requests(replace(program, kernels={kernel: text}, steps=steps), how, runs=True)
+            (request,) = requests_of(replace(program, kernels={kernel: text}, steps=steps), how, runs=True)
             make_kernel(request)
         except IsamapError as error:
             firsts = [next(iter(step.writes.values())).tensor for step in steps]
@@ -570,7 +570,7 @@ def _compile_ahead(program: ModelProgram, how: ModelOptions, jobs: int, watch: W
     if jobs == 1 or how.host or len(program.kernels) < AHEAD_KERNELS:
         return  # with a host, parts of kernels are compiled
     with suppress(IsamapError):  # which is said where each of them is asked for
-        new = [r for r in _requests(program, how, runs=True) if recall_emitted(key_of(r)) is None]
+        new = [r for r in requests_of(program, how, runs=True) if recall_emitted(key_of(r)) is None]
         if len(new) >= AHEAD_KERNELS:
             compile_ahead([_describe_request(request) for request in new], jobs, watch)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -100,6 +100,8 @@ class Device:
     `library` are its drivers, "" where isamap has no host code for it, and `counted_by` their function that
     counts devices. Files of kernels end in `ending`, and `compile` is a command for them, whose result ends in
     `image`. `driver` are the functions that load an image, find a kernel, launch it and unload the image.
+    `tensors` is torch's word for the device whose memory the kernels access, and `capability` the least of torch's
+    numbers of a device that runs them, of those with the same first number.
     """
 
     library: str = ""
@@ -109,6 +111,8 @@ class Device:
     compile: str = ""
     image: str = ""
     driver: Mapping[str, str] = field(default_factory=dict[str, str])
+    tensors: str = ""
+    capability: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,12 @@ def features() -> tuple[str, ...]:
 def devices() -> dict[str, Device]:
     """Return the known devices by the feature that names them."""
     return {name: device for family in families() for name, device in family.devices.items()}
+
+
+def device_of(features: Sequence[str]) -> Device | None:
+    """Return the device that the last feature of a description names, of those that name one, or None."""
+    known = devices()
+    return next((known[feature] for feature in reversed(features) if feature in known), None)
 
 
 def attributes() -> tuple[str, ...]:

@@ -136,6 +136,20 @@ def detect_machine() -> str:
     return max(fitting)[2]
 
 
+def detect_device_machine(tensors: str, capability: list[int]) -> str:
+    """Return the shipped machine for a device by torch's word for it and its capability. Raises: MissingTool."""
+    fitting: list[tuple[list[int], int, str]] = []
+    for name, found in shipped_headers().items():
+        device = allowed.device_of(found.needed)
+        least = [*device.capability] if device is not None and device.tensors == tensors else []
+        if least and least[0] == capability[0] and least <= capability:
+            fitting.append((least, len(found.chain), name))
+    if not fitting:
+        said = f"no shipped machine is for a `{tensors}` device of capability {capability}"
+        raise MissingTool.of("no-machine-fits", said, help="name its description: options={'machine': ...}")
+    return max(fitting)[2]
+
+
 @dataclass(frozen=True, slots=True)
 class MachineHeader:
     """The part of a shipped machine's description above its instructions.

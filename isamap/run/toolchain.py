@@ -291,6 +291,28 @@ def _kept_objects(keys: Mapping[str, str], folder: str) -> set[str]:
     return known
 
 
+def build_image(command: str, name: str, source: str) -> Path:
+    """Return the image of a file of kernels, built by the command of their family. Raises: as `build`."""
+    compiler, words = find_program(command), command.split()[1:]
+    key = digest("image 1", compiler.version, *compiler.command, *words, name, source)
+    with OnlyWarned():
+        if (known := Cache.open(LIBRARIES).find(key)) is not None:
+            return known
+    with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
+        Path(folder, name).write_text(source, encoding="utf-8")
+        steps = Steps((), (), ((*words, "-o", OUTPUT, name),))
+        _perform(compiler, steps, folder, (name,), {name: source}, None)
+        return _place_library(key, Path(folder, OUTPUT).read_bytes())
+
+
+def find_program(command: str) -> Compiler:
+    """Return the compiler of a device's kernels by the command of their family. Raises: MissingTool."""
+    if (found := _locate(name := command.split(maxsplit=1)[0])) is None:
+        said = f"`{name}`, which compiles kernels, is not on PATH"
+        raise MissingTool.of("no-compiler", said, help=f"install {name}, or add its folder to PATH")
+    return found
+
+
 def check_syntax(
     compiler: Compiler, flags: Sequence[str], main: str, text: str, emissions: Emissions, seconds: float
 ) -> None:

@@ -25,12 +25,8 @@ def type_of(value: Any) -> str:
     """Return the type of a tensor's elements. Raises: NotTaken for an unsupported type."""
     torch: Any = import_module("torch")
     value = value.meta.get("val") if hasattr(value, "meta") else value
-    if (
-        not isinstance(value, torch.Tensor | OpenTensor)
-        or value.layout != torch.strided
-        or value.device.type != "cpu"
-    ):
-        raise NotTaken("an argument that is not a dense tensor of this processor")
+    if not isinstance(value, torch.Tensor | OpenTensor) or value.layout != torch.strided:
+        raise NotTaken("an argument that is not a dense tensor")
     if str(value.dtype) not in TYPES:
         raise NotTaken(f"the type {value.dtype}")
     return TYPES[str(value.dtype)]

@@ -319,7 +319,7 @@ def operation(kind: str) -> Any:
         "(Tensor x, Tensor h, Tensor? c, Tensor w, Tensor u, Tensor? b, Tensor? d, bool backwards)"
         f" -> ({results})",
     )
-    library.impl(f"isamap::{kind}", "cpu", _by_torch(kind))
+    library.impl(f"isamap::{kind}", "default", _by_torch(kind))
     library.register_fake(f"isamap::{kind}", _shapes(kind))
     return getattr(import_module("torch").ops.isamap, kind).default
 

@@ -19,7 +19,9 @@ from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
 
+from isamap.driver.inputs import load_machine, machine_of
 from isamap.driver.options import given_flag
+from isamap.graph.device_launches import DeviceModel, check_device, compile_for_device
 from isamap.graph.elementwise_fusion import fuse_steps
 from isamap.graph.graph import Graph, Model, Signature
 from isamap.graph.importing import Imported, lower_model
@@ -30,12 +32,14 @@ from isamap.graph.model_library import (
     explain_refused_kernels,
     program_key,
 )
+from isamap.graph.model_program import KernelCall
 from isamap.graph.model_program import ModelProgram as Steps
 from isamap.graph.operators.aten import POINTWISE
 from isamap.graph.pending import dense
 from isamap.graph.sizes import OpenSizes, is_open, value_of
 from isamap.graph.terms import NotTaken
-from isamap.machine.processor import this_cpu
+from isamap.machine.allowed import device_of
+from isamap.machine.processor import detect_device_machine, this_cpu
 from isamap.onnx.onnx_definitions import DEFINITIONS
 from isamap.source import IsamapError, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
@@ -46,6 +50,8 @@ from isamap.tune.implementation_choices import OURS, ChoiceDatabase, Implementat
 from isamap.tune.tournament import time_alternately
 
 OPSETS = {"": 20, "aten": 1, "isamap": 1}
+HERE = "cpu"
+"""Torch's word for this processor."""
 NO_KERNEL = "it has no kernel here"
 Values = list[Any]
 Step = Callable[[Values], None]
@@ -76,9 +82,8 @@ class Options:
                 notes = (f"options: {', '.join(known)}",)
                 raise UsageProblem.of("usage", message, notes=notes)
         found = Options(**(given or {}))
-        given_flag("pack", found.pack)
-        given_flag("portfolio", found.portfolio)
-        given_flag("transform", found.transform)
+        for name in ("pack", "portfolio", "transform"):
+            given_flag(name, getattr(found, name))
         return found
 
     def how(self) -> ModelOptions:
@@ -122,13 +127,9 @@ class Segment:
     nodes: tuple[Any, ...]
     reads: tuple[Any, ...]
     writes: tuple[Any, ...]
-    library: CompiledModel
+    library: CompiledModel | DeviceModel
+    kernels: int
     remark: str = ""
-
-    @property
-    def kernels(self) -> int:
-        """The number of kernels in the library."""
-        return self.library.library.kernels
 
 
 def make_program(
@@ -139,14 +140,18 @@ def make_program(
     `known` are tensors by node that are equal in all calls: weights, and the values that depend only on them.
     """
     known = known or {}
-    refused = {node: reason for node in _candidates(graph, known) if (reason := refusal(node))}
+    options, device = locate(graph, options)
+    if opened is not None and device is not None:
+        raise NotTaken("launches on a device are of sizes that are known")
+    where = device or import_module("torch").device(HERE)
+    refused = {node: reason for node in _candidates(graph, known) if (reason := refusal(node, where))}
     if opened is not None:
         for node, reason in refused.items():
             if reason != NO_KERNEL:  # kernels of sizes that are known may perform it
                 raise NotTaken(f"`{node.name}`: {reason}")
     while True:
         parts = _Parts(graph, known, refused, opened)
-        segments = _compile_segments(parts, options) if not parts.failed else None
+        segments = _compile_segments(parts, options, device) if not parts.failed else None
         if segments is not None:
             break
         if opened is not None:
@@ -158,13 +163,40 @@ def make_program(
     return TorchProgram(_make_run(graph, parts, segments), lambda: ran)
 
 
-def refusal(node: Any) -> str:
-    """Return why no kernel performs a node, or "" if one may."""
+def locate(graph: Any, options: Options) -> tuple[Options, Any]:
+    """Return options with a machine, and the device for its kernels or None. Raises: UsageProblem, MissingTool."""
+    leaves = import_module("torch.utils._pytree").tree_leaves([node.meta.get("val") for node in graph.nodes])
+    found = {str(value.device): value.device for value in leaves if hasattr(value, "device")}
+    others = sorted(name for name, device in found.items() if device.type != HERE)
+    if options.machine == "host" and others:
+        capability = import_module("torch").cuda.get_device_capability(found[others[0]])
+        options = replace(options, machine=detect_device_machine(found[others[0]].type, [*capability]))
+    own = device_of(load_machine(machine_of(options.machine)).target.features)
+    mine = next((device for device in found.values() if own is not None and device.type == own.tensors), None)
+    said, help_ = f"the tensors of this graph lie on {' and '.join(others)}", ""
+    if len(others) > 1:
+        help_ = "compile the part of the model on each device by itself"
+    elif others and mine is None:
+        said, help_ = f"{said}, where no kernel of `{options.machine}` runs", "name a machine of this device"
+    elif mine is not None and (options.pack or options.portfolio):
+        said, help_ = f"`pack` and `portfolio` are options on a processor, not on {mine}", "leave them out"
+    if help_:
+        raise UsageProblem.of("usage", said, help=help_)
+    if own is not None and mine is not None:
+        check_device(own)
+    return options, mine
+
+
+def refusal(node: Any, where: Any) -> str:
+    """Return why no kernel performs a node with tensors on a device of torch, or "" if one may."""
     name = name_of(node)
     if not any(name in table for table in (OPERATIONS, PARTS, POINTWISE, ROWS)):
         return NO_KERNEL
     is_several = isinstance(node.meta["val"], tuple | list)
     results = [user for user in node.users if is_result(user)] if is_several else [node]
+    for term in (*node.all_input_nodes, *results):
+        if (there := getattr(term.meta.get("val"), "device", where)) != where:
+            return f"a tensor on {there}, and kernels run on {where}"
     try:
         for term in node.all_input_nodes:
             layout_of(term)
@@ -286,12 +318,14 @@ class _Parts:
         return [n for n in own if not self._is_made(n)]
 
 
-def _compile_segments(parts: _Parts, options: Options) -> dict[int, Segment] | None:
-    """Return the segments by level, or None if some translated nodes have failed."""
+def _compile_segments(parts: _Parts, options: Options, device: Any) -> dict[int, Segment] | None:
+    """Return the segments by level for a device or this processor, or None if some translated nodes have failed."""
     lowered: dict[int, tuple[Imported, Sequence[Any], Sequence[Any]]] = {}
     for level, to in parts.made.items():
         if results := parts.results(level):
             lowered[level] = _lower_segment(parts, to, results), list(to.inputs), results
+            if device is not None and not parts.failed:
+                _refuse_moves(parts, to, lowered[level][0])
     if parts.failed:
         return None
     how = options.how()
@@ -303,8 +337,14 @@ def _compile_segments(parts: _Parts, options: Options) -> dict[int, Segment] | N
             key = _key(alone, found.whole(), how) if options.portfolio else ""
             choice = _kept_choice(key) if key else None
             if choice is None or choice.is_ours:
-                library = compile_whole(found.whole(), how, apart=bool(parts.known))
-                segments[level] = Segment(nodes, tuple(reads), tuple(results), library)
+                if device is None:
+                    library = compile_whole(found.whole(), how, apart=bool(parts.known))
+                    kernels, said = library.library.kernels, ""
+                else:
+                    with outside_tracing():
+                        library = compile_for_device(found.whole(), how, device)
+                    kernels, said = len(found.whole().kernels), f", launched on {device}"
+                segments[level] = Segment(nodes, tuple(reads), tuple(results), library, kernels, said)
                 if key and choice is None:
                     choice = _measure_segment(alone, segments[level], parts.known, options, key)
         except IsamapError as error:
@@ -336,6 +376,14 @@ def _lower_segment(parts: _Parts, to: Translation, results: Sequence[Any]) -> Im
     if found.program is None and not parts.failed:
         parts.failed |= dict.fromkeys(to.sources.values(), found.findings[0].message)
     return found
+
+
+def _refuse_moves(parts: _Parts, to: Translation, found: Imported) -> None:
+    """Record the nodes with steps that are no kernels, or all nodes of the segment."""
+    steps = [step for step in found.whole().steps if not isinstance(step, KernelCall)]
+    for tensor in (view.tensor for step in steps for view in step.writes):
+        nodes = [to.source(node) for node in found.trace.origins.get(tensor, ())] or to.sources.values()
+        parts.failed |= dict.fromkeys(nodes, "it moves elements in C of this processor, not in a kernel")
 
 
 def _blame(parts: _Parts, to: Translation, found: Imported, how: ModelOptions, error: IsamapError) -> None:
@@ -452,6 +500,7 @@ def _make_run(graph: Any, parts: _Parts, segments: Mapping[int, Segment]) -> Cal
 def _open_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str, int]) -> Step:
     """Return a step that calls a library with open sizes, given the places of its numbers."""
     torch: Any = import_module("torch")
+    assert isinstance(segment.library, CompiledModel), "launches on a device are of known sizes"
     reads = [(place[node], layout_of(node)) for node in segment.reads]
     writes = [(place[node], layout_of(node), node.meta["val"].dtype) for node in segment.writes]
     order = [size.symbol for size in segment.library.emitted.sizes]
@@ -536,14 +585,13 @@ def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
 
 def as_foretold(node: Any) -> Callable[[Any], Any]:
     """Return a function that returns a tensor in the predicted layout, copied if necessary."""
-    torch: Any = import_module("torch")
     found = layout_of(node)
 
     def seen(tensor: Any) -> Any:
         if tensor.is_neg():
             tensor = tensor.resolve_neg()
         if tensor.stride() != found.strides:
-            tensor = torch.empty_strided(found.sizes, found.strides, dtype=tensor.dtype).copy_(tensor)
+            tensor = tensor.new_empty_strided(found.sizes, found.strides).copy_(tensor)
         return tensor
 
     return seen
@@ -551,9 +599,13 @@ def as_foretold(node: Any) -> Callable[[Any], Any]:
 
 def making(node: Any) -> Callable[[], Any]:
     """Return a function that creates an uninitialised tensor with a node's size."""
-    make: Any = import_module("torch")._C._dynamo.guards._empty_strided_cpu  # without a search for the device
-    found, dtype = layout_of(node), node.meta["val"].dtype
-    return partial(make, found.sizes, found.strides, dtype)
+    torch: Any = import_module("torch")
+    found, value = layout_of(node), node.meta["val"]
+    if value.device.type != HERE:
+        make = partial(torch.empty_strided, dtype=value.dtype, device=value.device)
+        return partial(make, found.sizes, found.strides)
+    make = torch._C._dynamo.guards._empty_strided_cpu  # without a search for the device
+    return partial(make, found.sizes, found.strides, value.dtype)
 
 
 # Which of two performs a segment, our library or torch by its own calls: what was measured faster.
@@ -638,22 +690,20 @@ def _measure_segment(
         for node in alone.given:
             values[place[node]] = known[node] if node in known else _fill_value(node, generator)
         theirs = [eager_step(node, place) for node in alone.nodes]
-        calls = {
-            OURS: partial(segment_step(segment, place), values),
-            TORCH: partial(_perform, theirs, values),
-        }
+
+        def perform() -> None:
+            for step in theirs:
+                step(values)
+
+        calls = {OURS: partial(segment_step(segment, place), values), TORCH: perform}
         rounds = time_alternately(calls, time.thread_time_ns if one_thread else time.perf_counter_ns)
     now = datetime.now(UTC).isoformat(timespec="seconds")
+    assert isinstance(segment.library, CompiledModel), "a portfolio is of this processor"
     name = segment.library.emitted.name
     choice = KNOWN[key] = ImplementationChoice.of(rounds, key=key, kernel=name, library=TORCH, time=now)
     with OnlyWarned():
         ChoiceDatabase.open().keep(choice)
     return choice
-
-
-def _perform(steps: Sequence[Step], values: Values) -> None:
-    for step in steps:
-        step(values)
 
 
 def _fill_value(node: Any, generator: Any) -> Any:

@@ -39,6 +39,13 @@ class Device:
     def bytes_per_ns(self) -> float:
         return 1000.0
 
+    def networks(self) -> tuple[str, ...]:
+        return ("network-mlp-float32", "network-wrong")
+
+    def network(self, name: str) -> tuple[dict[str, Any], float, int]:
+        self.calls.append(name)
+        return {"isamap": lambda: None, "inductor": lambda: None}, 2.0 if name == "network-wrong" else 0.5, 1
+
     def program(self, folder: Path, plan: str) -> Any:
         if folder.name == "lost":
             raise RuntimeError("no image")
@@ -77,12 +84,27 @@ def test_a_run_verifies_each_case_once_and_continues(bench: Any, tmp_path: Path)
     first = bench.measure_all(tmp_path, device, 3 / 60, lambda: float(next(now)))
     assert [row["case"] for row in first] == ["instructions", "memory", "good"], "the minutes are over"
     rows = bench.measure_all(tmp_path, device, 10)
-    assert [row["case"] for row in rows] == ["instructions", "memory", "good", "wrong", "lost", "other"]
-    assert device.calls == ["good product", "wrong product"], "a measured case is not launched again"
+    networks = [*device.networks()]
+    assert [row["case"] for row in rows] == [
+        "instructions",
+        "memory",
+        "good",
+        "wrong",
+        "lost",
+        "other",
+        *networks,
+    ]
+    assert device.calls == ["good product", "wrong product", *networks], (
+        "a measured case is not launched again"
+    )
+    assert bench.measure_all(tmp_path, device, 10) == rows
     assert rows[2]["seconds"] == {"isamap": [2e-5, 4e-5], "torch": [3e-5, 4e-5]}
     assert rows[3]["failed"] == "the result differs by nan times what rounding allows"
     assert rows[4]["failed"] == "RuntimeError: no image"
+    assert rows[6]["nodes_by_torch"] == 1
+    assert rows[7]["failed"] == "the result differs by 2 times what rounding allows"
     table = bench.summarise(rows)
+    assert "| network-mlp-float32 | 20.0 | 40.0 | nan | inductor | 1.50 |" in table
     assert "| good | 20.0 | 40.0 | 10.0 | torch | 1.50 |" in table
     assert "- good torch: 1.50 in the geometric mean" in table
 
