@@ -7,23 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.early_words import read_emulator
 from isamap.cli.option_parser import EMULATOR, MACHINE_ARGUMENT, CommandOptions, flag
 from isamap.driver.inputs import machine_of
 from isamap.run.child import Emulator
-from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem, asdict, dataclass, replace
-from isamap.source.cache import cache_root
+from isamap.source import Diagnostic, MissingTool, UsageProblem, asdict, dataclass, replace
 from isamap.source.progress import Progress
-
-
-def stamps_folder() -> Path | None:
-    """Return the folder in the cache, or None if the cache is unusable. Raises: UsageProblem for an unsafe one."""
-    with OnlyWarned():
-        return cache_root() / "checked"
-    return None
 
 
 def check_on_hardware(
@@ -82,7 +73,7 @@ def check_command(asked: CheckOptions) -> Answer:
         raise UsageProblem.of("usage", said, help=help_)
     under = read_emulator(asked.emulator)
     word = machine_of(asked.name)
-    summary = check_machine(word, stamps_folder())
+    summary = check_machine(word)
     odd = tuple(Finding(told, text) for told, text in summary.warnings)
     read_by, unread = _read_calls(word, summary.digest) if asked.calls else (None, ())
     findings = (*odd, *_far_from_measured(word, summary.digest), *unread)

@@ -5,17 +5,13 @@ checks a description. A machine without errors is cached under the digest of its
 that another process parses neither YAML nor the language again. A cached machine is checked against the types
 of its fields and the digest; if one differs, the texts are read again. An error in this module may return
 outdated machines.
-
-A stamp in the caller's folder stores the summary of a machine.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from isamap.machine.chain import (
@@ -28,15 +24,13 @@ from isamap.machine.chain import (
     split_word,
 )
 from isamap.machine.tree import read_tree
-from isamap.source import asdict, dataclass, read_json, read_limited, replace, replace_file
+from isamap.source import asdict, dataclass, read_json, replace
 from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.codec import read_value, write
 from isamap.source.process import full_collection_put_off
 
 if TYPE_CHECKING:
     from isamap.machine.model import Machine
-
-MOST_STAMP_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +48,7 @@ class MachineSummary:
 
 
 MACHINES = "machines"
+SUMMARIES = "checked"
 
 
 @full_collection_put_off()  # a thousand instructions are many objects, nearly all of which stay
@@ -92,7 +87,7 @@ def _load(files: tuple[File, ...], word: str) -> Machine:
         digest(program_state(), digest_files(files)),
         lambda data: restore_machine(data, files),
         read_texts,
-        lambda machine: write(machine, [file.source for file in files]).encode(),
+        lambda machine: write(machine, [file.source for file in files], merges=True).encode(),
     )
     return replace(found, word=word)
 
@@ -108,19 +103,15 @@ def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
     return found if isinstance(found, Machine) and found.digest == digest_files(files) else None
 
 
-def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSummary:
-    """Return the summary of a correct machine description. `stamps` is the folder that caches it.
-
-    Raises: as `load_machine`.
-    """
-    if stamps is None:
-        return load_summary(name_or_path)
-    stamp = stamps / f"{digest(program_state(), machine_digest(name_or_path))}.json"
-    if (remembered := _read_stamp(stamp)) is not None:
-        return remembered
-    summary = load_summary(name_or_path)
-    _write(stamp, summary)
-    return summary
+def check_machine(name_or_path: str) -> MachineSummary:
+    """Return the summary of a correct machine description, which is cached. Raises: as `load_machine`."""
+    return recall_or_make(
+        SUMMARIES,
+        digest(program_state(), machine_digest(name_or_path)),
+        _read_summary,
+        lambda: load_summary(name_or_path),
+        lambda summary: json.dumps(asdict(summary)).encode(),
+    )
 
 
 def load_summary(name_or_path: str) -> MachineSummary:
@@ -134,29 +125,12 @@ def load_summary(name_or_path: str) -> MachineSummary:
     )
 
 
-def _read_stamp(stamp: Path) -> MachineSummary | None:
-    """Return the summary in a stamp, or None if there is none, or if the stamp is incomplete."""
+def _read_summary(data: bytes) -> MachineSummary | None:
+    """Return a cached summary, or None if the data is invalid."""
     try:
-        stored: Any = read_json(read_limited(stamp, MOST_STAMP_BYTES), finite=False)
-        fields = cast("dict[str, Any]", stored["summary"])
-        if stored["sha256"] != _digest(fields):
-            return None
+        fields = cast("dict[str, Any]", read_json(data, finite=False))
         fields["chain"] = tuple(fields["chain"])
         fields["warnings"] = tuple((told, text) for told, text in fields["warnings"])
         return MachineSummary(**fields)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _write(stamp: Path, summary: MachineSummary) -> None:
-    """Write a stamp atomically. If the folder cannot be written, the check is repeated next time."""
-    fields = asdict(summary)
-    try:
-        stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(stamp, json.dumps({"summary": fields, "sha256": _digest(fields)}).encode(), 0o600)
-    except OSError:
-        return
-
-
-def _digest(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

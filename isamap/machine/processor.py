@@ -14,7 +14,6 @@ belong to one such processor.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import subprocess
@@ -31,6 +30,7 @@ from isamap.machine.target_fields import read_target
 from isamap.machine.tree import Findings, MappingNode, ScalarNode, decode, read_tree
 from isamap.source import MissingTool, asdict, dataclass, is_digits
 from isamap.source.cache import digest, program_state, recall_or_make
+from isamap.source.codec import read_value, write
 from isamap.source.process import run_process
 
 if TYPE_CHECKING:
@@ -167,18 +167,8 @@ class MachineHeader:
 @lru_cache(maxsize=1)
 def shipped_headers() -> dict[str, MachineHeader]:
     """Return the header of each shipped machine by name. Detection and lists need no instructions."""
-
-    def read(data: bytes) -> dict[str, MachineHeader]:
-        stored: dict[str, tuple[str, list[str], list[str], str, str | None]] = json.loads(data)
-        return {
-            name: MachineHeader(summary, tuple(chain), tuple(needed), run, emulator)
-            for name, (summary, chain, needed, run, emulator) in stored.items()
-        }
-
-    def write(found: dict[str, MachineHeader]) -> bytes:
-        return json.dumps({name: list(asdict(header).values()) for name, header in found.items()}).encode()
-
-    return recall_or_make("headers", digest(program_state(), "shipped"), read, _read_headers, write)
+    key = digest(program_state(), "shipped")
+    return recall_or_make("headers", key, read_value, _read_headers, lambda found: write(found).encode())
 
 
 def _read_headers() -> dict[str, MachineHeader]:

@@ -53,12 +53,12 @@ _BUILT_IN: tuple[Callable[..., object], ...] = (
 )
 
 
-def write(value: object, known: Sequence[object] = ()) -> str:
+def write(value: object, known: Sequence[object] = (), *, merges: bool = False) -> str:
     """Return a value of dataclasses, tuples, mappings, frozen sets, numbers, strings and None as one line.
 
-    Readers have the objects of `known` already: rows are counted behind them.
+    Readers have the objects of `known` already: rows are counted behind them. With `merges`, equal objects are one.
     """
-    writer = _Writer(known)
+    writer = _Writer(known, merges=merges)
     root = writer.written(value)
     text = {"classes": list(writer.classes), "rows": writer.rows, "root": root}
     return json.dumps(text, separators=(",", ":"))
@@ -96,21 +96,28 @@ def read_value(text: str | bytes, known: Sequence[object] = ()) -> Any:
 class _Writer:
     """Objects in order of construction. `kept` keeps alive the objects that `places` knows by id."""
 
-    def __init__(self, known: Sequence[object]) -> None:
+    def __init__(self, known: Sequence[object], *, merges: bool) -> None:
         self.classes: dict[str, int] = {}
         self.rows: list[list[Json]] = []
         self.places = {id(value): place for place, value in enumerate(known)}
         self.kept = list(known)
+        self.merged: dict[str, int] | None = {} if merges else None
+        self.first = len(known)
 
     def written(self, value: object) -> Json:
         if isinstance(value, _SCALARS):
             return value if isinstance(value, bool) or not isinstance(value, int) else [value]
-        if id(value) not in self.places:
+        place = self.places.get(id(value))
+        if place is None:
             row = self._row(value)
-            self.rows.append(row)
-            self.places[id(value)] = len(self.kept)
+            place = self.first + len(self.rows)
+            if self.merged is not None:
+                place = self.merged.setdefault(repr(row), place)
+            if place == self.first + len(self.rows):
+                self.rows.append(row)
+            self.places[id(value)] = place
             self.kept.append(value)
-        return self.places[id(value)]
+        return place
 
     def _row(self, value: object) -> list[Json]:
         match value:
@@ -122,9 +129,9 @@ class _Writer:
             case frozenset():
                 return [2, *sorted(map(self.written, cast("frozenset[object]", value)), key=str)]
             case _:
-                name = f"{type(value).__module__}:{type(value).__qualname__}"
-                own = [self.written(getattr(value, field)) for field in _field_names(_class(name))]
-                return [len(_BUILT_IN) + self.classes.setdefault(name, len(self.classes)), *own]
+                name, names = _describe(type(value))
+                number = len(_BUILT_IN) + self.classes.setdefault(name, len(self.classes))
+                return [number, *[self.written(getattr(value, field)) for field in names]]
 
 
 def _plain(value: Any) -> Any:
@@ -141,6 +148,13 @@ def _class(name: str) -> type[Any]:
     if not (isinstance(found, type) and is_dataclass(found)):
         raise ValueError(f"{name} is not a dataclass that `write` takes")
     return found
+
+
+@cache
+def _describe(kind: type[Any]) -> tuple[str, tuple[str, ...]]:
+    """Return the name of a class, and those of its fields."""
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    return name, _field_names(_class(name))
 
 
 @cache

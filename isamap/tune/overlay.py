@@ -27,7 +27,7 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
     for figure in profile.instructions:
         figures.setdefault(figure.instruction, []).append(figure)
     instructions = {
-        name: _overlay_entry(entry, machine, figures.get(name, ()))
+        name: _overlay_entry(entry, machine, figures[name]) if name in figures else entry
         for name, entry in machine.instructions.items()
     }
     links = tuple(
@@ -60,9 +60,8 @@ def _measured_cache(memory: Memory, figure: CacheFigure) -> Memory:
 
 
 def _overlay_entry(
-    entry: MachineInstruction, machine: Machine, figures: Iterable[InstructionFigure]
+    entry: MachineInstruction, machine: Machine, listed: list[InstructionFigure]
 ) -> MachineInstruction:
-    listed = tuple(figures)
     units = max(1, machine.units[entry.cost.unit].count)
     intervals = [(f.params, units * f.interval.least) for f in listed if f.interval is not None]
     latencies = [(f.params, f.latency.least) for f in listed if f.latency is not None]

@@ -190,8 +190,8 @@ def test_a_broadcast_of_a_pair_is_not_taken_for_one_of_its_elements(tmp_path: Pa
 
 
 def test_a_permutation_is_tried_only_where_it_brings_lanes_together() -> None:
-    turn = next(p for p in search().known.producers["zmm", "i8"] if p.name == "turn4_zmm_i8")
-    plain = next(p for p in search().known.producers["zmm", "i8"] if p.name == "load_zmm_i8")
+    turn = next(p for p in search().known.producers("zmm", "i8") if p.name == "turn4_zmm_i8")
+    plain = next(p for p in search().known.producers("zmm", "i8") if p.name == "load_zmm_i8")
     turned = request(I8, 64, K + LANE.floordiv(4).mod(4), N + 4 * LANE.floordiv(16) + LANE.mod(4))
     row = request(I8, 64, K, N + LANE)
     assert not is_wasted(search(), turn, turned)

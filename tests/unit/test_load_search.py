@@ -19,6 +19,7 @@ from isamap.match import (
     find_operand_store,
 )
 from isamap.match.operand_loads.load_request import Repertoire
+from isamap.match.patterns.pattern import only_assignment, pattern_of
 from isamap.match.patterns.unify import heads_match
 
 AVX2, AVX512, AMX = (load_machine(n) for n in ("x86-avx2", "x86-avx512-bf16", "x86-amx"))
@@ -356,9 +357,20 @@ def test_a_precondition_on_a_mask_is_asked_where_the_mask_is_a_number(tmp_path: 
     assert find_operand_load(on, part_of_a_row(Index.of("#n"))) is None
 
 
+def test_an_instruction_is_a_pattern_only_with_one_assignment() -> None:
+    every = [item.instruction for item in AVX2.instructions.values()]
+    patterns = [(only_assignment(i), p) for i in every if (p := pattern_of(i)) is not None]
+    assert any(own is not None and own.op is not None for own, _ in patterns)
+    for own, pattern in patterns:
+        assert own is not None
+        assert (own.op, own.target) == (pattern.statement.assign.op, pattern.target)
+        assert own.value.dtype == pattern.value.dtype
+
+
 def test_instructions_are_found_by_the_outermost_operation_of_what_they_compute() -> None:
     known = Repertoire(AVX2, strict=False)
-    for (memory, name), every in known.producers.items():
+    for memory, name in known.outputs:
+        every = known.producers(memory, name)
         for pattern in every:
             found = known.producers_of(memory, DTYPES[name], pattern.value)
             assert found == [p for p in every if p in found]

@@ -46,7 +46,7 @@ def load_again(name: str | Path) -> Machine:
 
 
 def as_text(machine: Machine, name: str | Path) -> str:
-    return write(machine, [file.source for file in read_chain(str(name))])
+    return write(machine, [file.source for file in read_chain(str(name))], merges=True)
 
 
 def refuse(*_: object) -> None:
@@ -77,6 +77,15 @@ def test_an_instruction_of_the_cache_names_its_place_in_the_text() -> None:
     first, again = load_machine(str(WORDS)), load_again(WORDS)
     spans = [(item.span, again.instructions[name].span) for name, item in first.instructions.items()]
     assert all(one is not None and one == other and str(one) == str(other) for one, other in spans)
+
+
+def test_equal_objects_are_written_once_where_this_is_asked_for() -> None:
+    values = (Const(1, F32), Const(1, F32), Const(1.0, F32), Const(0.0, F32), Const(-0.0, F32), (1,), (True,))
+    apart, merged = read_value(write(values)), read_value(write(values, merges=True))
+    assert repr(apart) == repr(merged) == repr(values)
+    assert apart[0] is not apart[1]
+    assert [one is merged[0] for one in merged] == [True, True, *[False] * 5]
+    assert len({id(one) for one in merged}) == 6
 
 
 def test_a_changed_text_is_read(own: Path) -> None:

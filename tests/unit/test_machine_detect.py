@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +11,7 @@ import pytest
 
 from isamap.machine import check_machine, checks, list_machines, load_machine, processor
 from isamap.source import MissingTool, SpecProblem
+from isamap.source.cache import Cache
 
 AVX2 = frozenset(("avx2", "fma", "f16c", "avx", "sse4_2"))
 
@@ -74,47 +75,56 @@ def test_flags_are_read_from_the_first_processor(
 
 
 def test_a_check_is_remembered_until_a_text_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stamps = tmp_path / "stamps"
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "mine.yaml"
     text = "isamap: 1\nname: mine\nsummary: mine\nextends: generic-c\n"
     path.write_text(text, encoding="utf-8")
-    first = check_machine(str(path), stamps)
+    first = check_machine(str(path))
     assert first.chain == ("mine", "generic-c")
 
     def refuse(name: str) -> None:
         pytest.fail(f"{name} is checked again")
 
-    monkeypatch.setattr(checks, "load_summary", refuse)
-    assert check_machine(str(path), stamps) == first
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "load_summary", refuse)
+        assert check_machine(str(path)) == first
     path.write_text(text + "colour: red\n", encoding="utf-8")
-    monkeypatch.undo()
     with pytest.raises(SpecProblem):
-        check_machine(str(path), stamps)
-    assert len(list(stamps.iterdir())) == 1
+        check_machine(str(path))
+    assert len(list((tmp_path / "cache" / checks.SUMMARIES / "keys").iterdir())) == 1
 
 
-@pytest.mark.parametrize("damage", ["", "{}", "[1]", '{"summary": {"name": "x"}, "sha256": "0"}', "\0"])
-def test_a_damaged_stamp_is_not_believed(damage: str, tmp_path: Path) -> None:
-    first = check_machine("generic-c", tmp_path)
-    (stamp,) = tmp_path.iterdir()
-    stamp.write_text(damage, encoding="utf-8")
-    assert check_machine("generic-c", tmp_path) == first
-    assert json.loads(stamp.read_text(encoding="utf-8"))["summary"]["name"] == "generic-c"
+@pytest.mark.parametrize("damage", ["", "{}", "[1]", '{"name": "x", "warnings": []}', "\0"])
+def test_a_damaged_summary_is_not_believed(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path))
+    first = check_machine("generic-c")
+    kept = Cache.open(checks.SUMMARIES)
+    (key,) = (kept.folder / "keys").iterdir()
+    kept.keep(key.name, damage.encode())
+    assert check_machine("generic-c") == first
 
 
-def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_costs_only_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    assert check_machine("generic-c", tmp_path / "file" / "stamps").name == "generic-c"
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert check_machine("generic-c").name == "generic-c"
 
 
 def test_checking_again_and_detecting_load_nothing_heavy(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from isamap.machine import check_machine, detect_machine\n"
-        "for name in sys.argv[2:]: check_machine(name, Path(sys.argv[1]))\n"
+        "import sys; from isamap.machine import check_machine, detect_machine\n"
+        "for name in sys.argv[1:]: check_machine(name)\n"
         "detect_machine()\n"
         "print([m for m in ('numpy', 'lark', 'ortools') if m in sys.modules])"
     )
-    command = [sys.executable, "-c", program, str(tmp_path), *list_machines()]
-    runs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    command = [sys.executable, "-c", program, *list_machines()]
+    here = {**os.environ, "ISAMAP_CACHE_DIR": str(tmp_path)}
+    runs = [
+        subprocess.run(command, capture_output=True, text=True, check=True, env=here).stdout for _ in range(2)
+    ]
     assert "numpy" in runs[0]
     assert runs[1] == "[]\n"

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from itertools import islice, permutations, product
 
-from isamap.ir import Assign, Cast, Expr, Index, Kernel, Read
+from isamap.ir import Assign, Cast, DType, Expr, Index, Instruction, Kernel, Read
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.machine import Machine
 from isamap.match.mappings.exact import IterationSpace, can_be_met, largest_parameters, unit_axes
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, KnownMappings, Mapping
 from isamap.match.mappings.validity import Condition, conditions, space_of, verdict, with_lanes
-from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
+from isamap.match.patterns.pattern import Pattern, encoded_values, only_assignment, pattern_of
 from isamap.match.patterns.unify import Binding, Bindings, places, unify, unify_once
 from isamap.source.records import dataclass, field
 from isamap.transform import Statement, statements, symbols
@@ -306,7 +306,7 @@ def statement_mappings(
     """
     assign = statement.assign
     required = assign.target.dtype if assign.op is None else statement.accumulator
-    for pattern in _patterns_by_head(machine).get((assign.op, required, assign.value.dtype), ()):
+    for pattern in _patterns_of_head(machine, assign.op, required, assign.value.dtype):
         if writes and assign.op is None and not _writes_memory(pattern, machine):
             continue
         if instruction in (None, pattern.name):
@@ -318,14 +318,20 @@ def _writes_memory(pattern: Pattern, machine: Machine) -> bool:
     return memory is not None and memory.kind in ("addressable", "scratchpad")
 
 
+@lru_cache(maxsize=1024)
+def _patterns_of_head(machine: Machine, op: str | None, target: DType, value: DType) -> tuple[Pattern, ...]:
+    """Return a machine's patterns, in its order, of an operation and the types that `heads_agree` compares."""
+    own = _assigning(machine).get((op, target), ())
+    return tuple(p for i in own if (p := pattern_of(i)) is not None and p.value.dtype == value)
+
+
 @lru_cache(maxsize=64)
-def _patterns_by_head(machine: Machine) -> dict[tuple[object, ...], list[Pattern]]:
-    """Return a machine's patterns, in its order, by the operation and result type that `heads_agree` compares."""
-    found: dict[tuple[object, ...], list[Pattern]] = {}
+def _assigning(machine: Machine) -> dict[tuple[str | None, DType], list[Instruction]]:
+    """Return a machine's instructions with one assignment, by its operation and the type of its target."""
+    found: dict[tuple[str | None, DType], list[Instruction]] = {}
     for item in machine.instructions.values():
-        if (pattern := pattern_of(item.instruction)) is not None:
-            own = pattern.statement.assign
-            found.setdefault((own.op, own.target.dtype, own.value.dtype), []).append(pattern)
+        if (own := only_assignment(item.instruction)) is not None:
+            found.setdefault((own.op, own.target.dtype), []).append(item.instruction)
     return found
 
 

@@ -40,7 +40,7 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
         where = f", where all that is moved begins at multiples of {step} bytes" if step > 1 else ""
         copied = f"{register} of {array_of(operand)} into {operand.memory}"
         return f"{machine} has no instruction that copies {copied}{where}"
-    writers = search.known.producers.get((operand.memory, operand.register_dtype.name), [])
+    writers = search.known.producers(operand.memory, operand.register_dtype.name)
     if not writers:
         without = _without_state(operand, search)
         return (
@@ -117,8 +117,8 @@ def _stores(operand: OperandTile, search: MoveSearch) -> dict[str, Operand]:
     """Return, for each storing instruction, the operand that it reads from registers of the operand's kind."""
     memories = [m for m in search.machine.memories if search.is_addressable(m)]
     found: dict[str, Operand] = {}
-    for (memory, _), patterns in search.known.producers.items():
-        for pattern in patterns if memory in memories else ():
+    for memory, name in search.known.outputs:
+        for pattern in search.known.producers(memory, name) if memory in memories else ():
             for o in pattern.instruction.operands:
                 if o.role == "in" and (o.memory, o.dtype) == (operand.memory, operand.dtype):
                     found.setdefault(pattern.instruction.name, o)

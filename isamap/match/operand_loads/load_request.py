@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, cached_property, lru_cache
 from math import lcm
 
 import numpy as np
@@ -119,6 +119,12 @@ class BlockMove:
     cost_ns: float
 
 
+def _producer_of(instruction: Instruction) -> Pattern | None:
+    """Return the pattern of an instruction that assigns values, or None if it adds, or is no pattern."""
+    pattern = pattern_of(instruction)
+    return pattern if pattern is not None and pattern.statement.assign.op is None else None
+
+
 @dataclass(frozen=True, eq=False)
 class Repertoire:
     """A machine's instructions indexed by their results, with facts that do not depend on the kernel.
@@ -142,15 +148,20 @@ class Repertoire:
         )
 
     @cached_property
-    def producers(self) -> dict[tuple[str, str], list[Pattern]]:
-        """Patterns with one register output and no reduction, by memory and type of that output."""
-        found: dict[tuple[str, str], list[Pattern]] = {}
+    def outputs(self) -> dict[tuple[str, str], list[Instruction]]:
+        """The allowed instructions with one output, by its memory and type."""
+        found: dict[tuple[str, str], list[Instruction]] = {}
         for item in self.allowed:
-            pattern = pattern_of(item.instruction)
-            if pattern and pattern.statement.assign.op is None:
-                key = (pattern.output.memory or "", pattern.output.dtype.name)
-                found.setdefault(key, []).append(pattern)
+            outputs = [o for o in item.instruction.operands if o.role in ("out", "inout")]
+            if len(outputs) == 1:
+                key = (outputs[0].memory or "", outputs[0].dtype.name)
+                found.setdefault(key, []).append(item.instruction)
         return found
+
+    @cached_property
+    def producers(self) -> Callable[[str, str], list[Pattern]]:
+        """Patterns with one register output and no reduction, by memory and type of that output."""
+        return cache(lambda *of: [p for i in self.outputs.get(of, ()) if (p := _producer_of(i)) is not None])
 
     @cached_property
     def of_heads(self) -> dict[tuple[object, ...], list[Pattern]]:
@@ -162,47 +173,37 @@ class Repertoire:
         head = (type(value), getattr(value, "op", None), getattr(value, "mode", None), value.dtype)
         key = (memory, dtype.name, *head)
         if key not in self.of_heads:
-            every = self.producers.get((memory, dtype.name), [])
+            every = self.producers(memory, dtype.name)
             self.of_heads[key] = [p for p in every if heads_match(p.value, value)]
         return self.of_heads[key]
 
     @cached_property
-    def lookups(self) -> dict[tuple[str, str], list[Lookup]]:
+    def lookups(self) -> Callable[[str, str], list[Lookup]]:
         """The producers that are table look-ups, by memory and type of their result."""
-        found = {key: [lookup_of(p) for p in patterns] for key, patterns in self.producers.items()}
-        return {key: [one for one in every if one is not None] for key, every in found.items()}
+        return cache(lambda *of: [one for p in self.producers(*of) if (one := lookup_of(p)) is not None])
 
     @cached_property
-    def in_pieces(self) -> dict[tuple[str, str], list[tuple[Pattern, ...]]]:
+    def in_pieces(self) -> Callable[[str, str], list[tuple[Pattern, ...]]]:
         """The instructions that write a register in pieces, by memory and type of that register."""
-        found: dict[tuple[str, str], list[tuple[Pattern, ...]]] = {}
-        for item in self.allowed:
-            pieces = pieces_of(item.instruction)
-            if pieces:
-                output = pieces[0].output
-                found.setdefault((output.memory or "", output.dtype.name), []).append(pieces)
-        return found
+        return cache(lambda *of: [pieces for i in self.outputs.get(of, ()) if (pieces := pieces_of(i))])
 
     @cached_property
     def assigning(self) -> list[Pattern]:
         """The patterns that assign to memory a value read from memory, an expression of it, or a number."""
-        found = [pattern_of(item.instruction) for item in self.machine.instructions.values()]
-        known = [p for p in found if p is not None and p.statement.assign.op is None]
         reached = {m.name for m in self.machine.memories.values() if m.kind in ("addressable", "scratchpad")}
-        return [p for p in known if all(o.memory in reached for o in p.instruction.operands)]
+        every = [item.instruction for item in self.machine.instructions.values()]
+        known = [_producer_of(i) for i in every if all(o.memory in reached for o in i.operands)]
+        return [p for p in known if p is not None]
 
     @cached_property
     def block_moves(self) -> list[Pattern]:
         """The patterns that move a block of elements with two or more axes from memory to memory."""
-        found = [pattern_of(item.instruction) for item in self.allowed]
-        return [p for p in found if p is not None and self._moves_block(p)]
+        known = [_producer_of(item.instruction) for item in self.allowed if self._may_move(item.instruction)]
+        return [p for p in known if p is not None and len(p.axes) > 1]
 
-    def _moves_block(self, pattern: Pattern) -> bool:
-        instruction = pattern.instruction
-        if pattern.statement.assign.op is not None or instruction.params or len(instruction.operands) != 2:
-            return False
-        kinds = {self.machine.memories[o.memory or ""].kind for o in instruction.operands}
-        return kinds == {"addressable"} and len(pattern.axes) > 1
+    def _may_move(self, instruction: Instruction) -> bool:
+        kinds = (self.machine.memories[o.memory or ""].kind for o in instruction.operands)
+        return not instruction.params and len(instruction.operands) == 2 and set(kinds) == {"addressable"}
 
     @cached_property
     def least_copies(self) -> dict[DType, float]:

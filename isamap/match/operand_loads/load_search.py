@@ -124,13 +124,14 @@ def find_operand_load(
 def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Pattern, ...]]:
     """Yield instructions that write a register of the requested kind, as a whole or in pieces."""
     key = (request.memory, request.dtype.name)
-    every = search.known.producers.get(key, [])
+    every = search.known.producers(*key)
     if request.used is None and index_of(request.expr) is None:  # else others than those of its head may do
         every = search.known.producers_of(request.memory, request.dtype, request.expr)
     yield from ((p,) for p in every if not is_wasted(search, p, request))
-    if key in search.known.in_pieces and (apart := lanes_apart(search, request)) is not None:
+    written = search.known.in_pieces(*key)
+    if written and (apart := lanes_apart(search, request)) is not None:
         rows = contiguous_row_length(search, request)
-        for pieces in search.known.in_pieces[key]:
+        for pieces in written:
             step = step_of(pieces)
             if step % rows == 0 if rows and is_joining(pieces) else step == apart:
                 yield pieces
@@ -205,7 +206,7 @@ def _lookups(known: Repertoire, request: LoadRequest) -> Sequence[Lookup]:
         return ()
     if not any(has_elements(i) and any(s.startswith("%") for s in i.symbols) for i in expr.index):
         return ()
-    return known.lookups.get((request.memory, request.dtype.name), ())
+    return known.lookups(request.memory, request.dtype.name)
 
 
 def _try_lookup(search: MoveSearch, lookup: Lookup, request: LoadRequest, moves: int) -> OperandMove | None:

@@ -59,7 +59,8 @@ class LaneBox:
 def pieces_of(instruction: Instruction) -> tuple[Pattern, ...]:
     """Return the pieces in which an instruction writes its only output, each from its own operand, or ()."""
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
-    if len(outputs) != 1 or outputs[0].role != "out" or len(outputs[0].shape) != 1:
+    reads_one = len(instruction.operands) < 3
+    if reads_one or len(outputs) != 1 or outputs[0].role != "out" or len(outputs[0].shape) != 1:
         return ()
     found: list[Pattern] = []
     for statement in statements(instruction):

@@ -53,9 +53,9 @@ def _cheapest(
 def _writers(search: MoveSearch, dtype: DType) -> list[Pattern]:
     return [
         p
-        for (memory, name), patterns in search.known.producers.items()
+        for memory, name in search.known.outputs
         if name == dtype.name and search.is_addressable(memory)
-        for p in patterns
+        for p in search.known.producers(memory, name)
     ]
 
 
@@ -155,7 +155,7 @@ def least_copy_ns(search: MoveSearch, dtype: DType) -> float:
 def _least_register_ns(search: MoveSearch, operand: Operand) -> float:
     """Return the least time per element of any instruction that writes the operand's register."""
     key = (operand.memory or "", operand.dtype.name)
-    made = [*search.known.producers.get(key, []), *(p[0] for p in search.known.in_pieces.get(key, []))]
+    made = [*search.known.producers(*key), *(p[0] for p in search.known.in_pieces(*key))]
     return min((_least_ns(search, pattern) for pattern in made), default=0.0)
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from isamap.ir import (
+    Assign,
     Axis,
     Call,
     Cast,
@@ -27,6 +28,7 @@ from isamap.ir import (
     Index,
     IndexValue,
     Instruction,
+    Loop,
     Operand,
     Param,
     Read,
@@ -106,6 +108,14 @@ class Pattern:
     @property
     def value(self) -> Expr:
         return self.statement.assign.value
+
+
+def only_assignment(instruction: Instruction) -> Assign | None:
+    """Return an instruction's assignment if it has only one. Others are no patterns."""
+    body = instruction.body
+    while len(body) == 1 and isinstance(body[0], Loop):
+        body = body[0].body
+    return body[0] if len(body) == 1 and isinstance(body[0], Assign) else None
 
 
 def pattern_of(instruction: Instruction) -> Pattern | None:

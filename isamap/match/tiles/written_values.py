@@ -26,7 +26,7 @@ from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.enumerate import pairings
 from isamap.match.mappings.mapping import AxisGroup, KnownMappings, Mapping
-from isamap.match.patterns.pattern import Pattern, pattern_of
+from isamap.match.patterns.pattern import Pattern, only_assignment, pattern_of
 from isamap.match.patterns.reach import coordinate_names
 from isamap.match.patterns.unify import Bindings, read_twice
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, apply_mapping, over_tile, sums_can_be_padded
@@ -112,8 +112,9 @@ def tiles_apart(
     if statement.assign.op is None:
         return
     for item in machine.instructions.values():
-        pattern = pattern_of(item.instruction)
-        if pattern is None or not _may_be_apart(pattern, statement.assign.op):
+        own = only_assignment(item.instruction)
+        pattern = pattern_of(item.instruction) if own and own.op == statement.assign.op else None
+        if pattern is None or not _may_be_apart(pattern):
             continue
         seen = KnownMappings(pattern)
         for mapping in _mappings(statement, number, pattern):
@@ -123,11 +124,11 @@ def tiles_apart(
                     yield _with_lanes(tile, tile.accumulator)
 
 
-def _may_be_apart(pattern: Pattern, op: str) -> bool:
+def _may_be_apart(pattern: Pattern) -> bool:
     """Return whether all axes index all inputs and some are lanes, so that unused lanes add nothing."""
     read = [i for i in pattern.instruction.operands if i.role == "in"]
     lanes = {s for i in pattern.target.index for s in i.symbols}
-    return bool(read and lanes) and pattern.statement.assign.op == op and not pattern.instruction.params
+    return bool(read and lanes) and not pattern.instruction.params
 
 
 def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[Mapping]:
