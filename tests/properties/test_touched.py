@@ -53,7 +53,8 @@ def requests(machine: Machine, search: MoveSearch) -> Iterator[tuple[LoadRequest
     known = search.known
     registers = {
         (p.output.memory or "", p.output.dtype, tuple(s.value for s in p.output.shape))
-        for ps in (*known.producers.values(), *(q for group in known.in_pieces.values() for q in group))
+        for key in known.outputs
+        for ps in (known.producers(*key), *known.in_pieces(*key))
         for p in ps
     }
     for memory, dtype, shape in sorted(registers, key=str):
@@ -69,7 +70,8 @@ def requests(machine: Machine, search: MoveSearch) -> Iterator[tuple[LoadRequest
 
 def sources(dtype: DType, search: MoveSearch) -> list[DType]:
     """Return the type itself, and types that an instruction makes it of by widening."""
-    made = [p.value for (_, name), ps in search.known.producers.items() if name == dtype.name for p in ps]
+    known = search.known
+    made = [p.value for key in known.outputs if key[1] == dtype.name for p in known.producers(*key)]
     widened = {v.value.dtype for v in made if isinstance(v, Cast) and converts_exactly(v.value.dtype, dtype)}
     return sorted({dtype, *widened}, key=lambda d: d.name)
 
