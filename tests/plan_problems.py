@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isamap.machine.timings import LoopTimes, RowTimes, Tlb
-from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
 from isamap.plan.problem import (
     Cache,
     NestOption,
@@ -18,7 +17,7 @@ from isamap.plan.problem import (
     TileOperand,
     with_fields,
 )
-from isamap.plan.schedule import NestSchedule, Schedule, Stage
+from isamap.plan.schedule import CountedLoop, LoopStep, NestSchedule, Schedule, Stage, UnrolledLoop
 
 CACHES = (
     Cache("l1", 48 << 10, 400.0, line_bytes=64),

@@ -32,8 +32,7 @@ from isamap.ir import (
     Scalar,
     Stmt,
 )
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.index import Atom
+from isamap.ir.index import Atom, Element, FloorDiv, MinMax, Mod
 
 Number = int | Fraction
 Place = tuple[int, ...]

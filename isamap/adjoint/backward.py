@@ -13,10 +13,9 @@ from functools import reduce
 from itertools import groupby
 
 from isamap.adjoint.arithmetic import adjoint_type, cast, choose, div, mul, number, wide
-from isamap.adjoint.names import AdjointNames
 from isamap.adjoint.partials import Source, depends, partials
 from isamap.adjoint.single_assignment import Built
-from isamap.adjoint.value_storage import no_derivative
+from isamap.adjoint.value_storage import AdjointNames, no_derivative
 from isamap.ir.dtypes import BOOL, I64, DType
 from isamap.ir.facts import inside_conditions
 from isamap.ir.index import Index, elements_of, has_elements

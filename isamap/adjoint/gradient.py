@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isamap.adjoint.backward import Backward, required_arrays
-from isamap.adjoint.names import AdjointNames
 from isamap.adjoint.partials import depends
 from isamap.adjoint.single_assignment import Built, single_assignment
-from isamap.adjoint.value_storage import no_derivative
+from isamap.adjoint.value_storage import AdjointNames, no_derivative
 from isamap.ir import Assign, Index, Kernel, Operand, Read
 from isamap.source import UsageProblem, dataclass, did_you_mean, replace
 from isamap.transform.rewrite import accesses, with_statements

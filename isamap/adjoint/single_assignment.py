@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from isamap.adjoint.names import AdjointNames
-from isamap.adjoint.value_storage import StoragePlace, StorageState, covers, no_derivative
+from isamap.adjoint.value_storage import AdjointNames, StoragePlace, StorageState, covers, no_derivative
 from isamap.ir import Axis, Index, Kernel, Operand, Read
 from isamap.source.records import dataclass, field, replace
 from isamap.transform.rewrite import accesses, map_accesses

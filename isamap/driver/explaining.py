@@ -19,8 +19,7 @@ from isamap.formulate.finished_sums import fused_accesses
 from isamap.formulate.matches import chosen_tile
 from isamap.formulate.tensor_layout import subscript_of
 from isamap.ir import Call, Expr, Index, IndexValue, Kernel, Read
-from isamap.ir.atoms import MinMax, Mod
-from isamap.ir.index import has_elements
+from isamap.ir.index import MinMax, Mod, has_elements
 from isamap.ir.walk import distinct_reads, walk
 from isamap.lower.passes import State
 from isamap.lower.program import Names

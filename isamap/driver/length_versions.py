@@ -27,10 +27,9 @@ from isamap.machine.emit_nodes import EmitCall, EmitNothing
 from isamap.machine.lengths import passed_when_run
 from isamap.machine.model import Machine
 from isamap.plan.check import check_schedule
-from isamap.plan.loops import LoopStep, UnrolledLoop
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.plan.schedule import NestSchedule, Schedule, forget_cost
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, UnrolledLoop, forget_cost
 from isamap.plan.text import box_of, check_versions, parse_schedule, print_versions, split_versions
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Source, UsageProblem, replace

@@ -32,7 +32,7 @@ from isamap.emit.c_text import CText, index_text
 from isamap.emit.cmodel import InstructionModel, ModelOperand, ModelWriter
 from isamap.ir import Assign, Axis, Index, Loop, Operand, Read, Stmt
 from isamap.ir import product as index_product
-from isamap.ir.atoms import FloorDiv, Mod
+from isamap.ir.index import FloorDiv, Mod
 from isamap.ir.walk import reads
 from isamap.machine import Machine, MachineInstruction, private_memories
 from isamap.source import UsageProblem

@@ -19,9 +19,8 @@ from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
 from isamap.match.tiles.sum_starts import find_zeroing, initial_load
 from isamap.match.tiles.written_values import Written, get_own_sum, start_of_sum, written_value
 from isamap.plan.loop_nest import FusedAccesses, FusedRead, NestFacts
-from isamap.plan.loops import CountedLoop
 from isamap.plan.problem import Energies, Fusion, NestOption
-from isamap.plan.schedule import NestSchedule, Stage
+from isamap.plan.schedule import CountedLoop, NestSchedule, Stage
 from isamap.source.records import dataclass, replace
 from isamap.transform import symbols
 from isamap.transform.companions import fused_result

@@ -1,6 +1,5 @@
 """The intermediate representation: nodes, dtypes, index expressions, printer, verifier, interpreter."""
 
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.bind import Range, bind, typical_size
 from isamap.ir.dtypes import (
     BF16,
@@ -18,7 +17,19 @@ from isamap.ir.dtypes import (
 from isamap.ir.elements import evaluate_samples
 from isamap.ir.error_bounds import Measure
 from isamap.ir.evaluate import Env, evaluate_expr
-from isamap.ir.index import ZERO, Atom, Index, index_max, index_min, product, typical_value
+from isamap.ir.index import (
+    ZERO,
+    Atom,
+    Element,
+    FloorDiv,
+    Index,
+    MinMax,
+    Mod,
+    index_max,
+    index_min,
+    product,
+    typical_value,
+)
 from isamap.ir.interpret import execute_bound, interpret, interpret_magnitude
 from isamap.ir.nodes import (
     Assign,

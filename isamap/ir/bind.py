@@ -11,9 +11,8 @@ from difflib import get_close_matches
 from math import prod
 from typing import TypeVar
 
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.facts import known_facts
-from isamap.ir.index import Index
+from isamap.ir.index import Element, FloorDiv, Index, MinMax, Mod
 from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Constraint, Let, Loop, Param, Routine, Stmt
 from isamap.ir.substitute import substitute_constraint, substitute_routine

@@ -10,8 +10,19 @@ from types import MappingProxyType
 
 import numpy as np
 
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.index import ZERO, Atom, Index, has_elements, index_max, index_min, product
+from isamap.ir.index import (
+    ZERO,
+    Atom,
+    Element,
+    FloorDiv,
+    Index,
+    MinMax,
+    Mod,
+    has_elements,
+    index_max,
+    index_min,
+    product,
+)
 from isamap.ir.nodes import Domain, Operand, Routine
 from isamap.ir.rounding import Array
 from isamap.source import UsageProblem

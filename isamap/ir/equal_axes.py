@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.facts import AxisAt, FreeSizes, Site
-from isamap.ir.index import Atom, Index
+from isamap.ir.index import Atom, FloorDiv, Index, Mod
 from isamap.ir.nodes import Read
 from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
 from isamap.ir.small_sizes import GuardedAccess, listed_apart

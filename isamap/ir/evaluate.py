@@ -11,9 +11,8 @@ from typing import assert_never
 
 import numpy as np
 
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.dtypes import F64, DType, converts_exactly
-from isamap.ir.index import Atom, Index
+from isamap.ir.index import Atom, Element, FloorDiv, Index, MinMax, Mod
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS, Op
 from isamap.ir.rounding import Array, convert, fused_multiply_add, round_to, wrap

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from isamap.ir.atoms import Mod
 from isamap.ir.dtypes import BOOL, I64
-from isamap.ir.index import Index
+from isamap.ir.index import Index, Mod
 from isamap.ir.nodes import (
     Assign,
     Call,

@@ -16,8 +16,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.index import Atom, Index, Monomial, has_elements
+from isamap.ir.index import Atom, Element, FloorDiv, Index, MinMax, Mod, Monomial, has_elements
 from isamap.source.records import dataclass, field, replace
 
 # --- integer sets ---------------------------------------------------------------------------------------

@@ -15,10 +15,9 @@ from math import lcm
 
 import numpy as np
 
-from isamap.ir.atoms import Mod
 from isamap.ir.bind import comparison_holds
 from isamap.ir.facts import Site
-from isamap.ir.index import Index, typical_value
+from isamap.ir.index import Index, Mod, typical_value
 from isamap.ir.nodes import Call, Cast, Const, Constraint, Expr, IndexValue, Param, Read, Routine, Scalar
 from isamap.ir.ops import OPS
 from isamap.ir.walk import symbols_of_values

@@ -14,7 +14,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.dependences import check_dependences
 from isamap.ir.dtypes import BOOL
 from isamap.ir.facts import (
@@ -27,7 +26,7 @@ from isamap.ir.facts import (
     loop_guards,
     unequal_gaps,
 )
-from isamap.ir.index import ONE, Index, elements_of, typical_value
+from isamap.ir.index import ONE, Element, FloorDiv, Index, MinMax, Mod, elements_of, typical_value
 from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import (
     Assign,

@@ -26,8 +26,7 @@ from isamap.lower.staging import copy_tiles, stage_at
 from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, Step, ThreadLoops, Tree, Unroll
 from isamap.lower.tile_results import symbols_of
 from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, bring, find_operand_store, in_register
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import Stage
+from isamap.plan.schedule import LoopStep, Stage
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, identity_of, reads, statements, symbols
 

@@ -23,8 +23,7 @@ from isamap.match import (
     Tile,
     Written,
 )
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule
+from isamap.plan.schedule import LoopStep, NestSchedule
 from isamap.source.records import replace
 
 Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]

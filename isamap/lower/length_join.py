@@ -24,8 +24,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar, assert_never
 
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.index import ZERO, Atom, Index, index_max, index_min, product
+from isamap.ir.index import ZERO, Atom, Element, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.lower.length_check import check_join
 from isamap.lower.passes import names_of

@@ -29,8 +29,7 @@ from isamap.lower.software_pipeline import main_loop, steady_of
 from isamap.lower.steps import Tree
 from isamap.machine import Machine, team_level
 from isamap.match import move_search_of, statement_text
-from isamap.plan.loops import UnrolledLoop
-from isamap.plan.schedule import NestSchedule, Schedule, bound_axes
+from isamap.plan.schedule import NestSchedule, Schedule, UnrolledLoop, bound_axes
 from isamap.plan.steady import Steady
 from isamap.source.records import dataclass, replace
 from isamap.transform import statements

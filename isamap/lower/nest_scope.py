@@ -12,8 +12,7 @@ from isamap.lower.program import MemoryRef, Names, Node, Value
 from isamap.lower.staging import Staged
 from isamap.lower.tile_results import Results
 from isamap.match import MoveSearch, OperandTile, Tile
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule
+from isamap.plan.schedule import LoopStep, NestSchedule
 from isamap.source.records import dataclass, field, replace
 
 Nodes = tuple[Node, ...]

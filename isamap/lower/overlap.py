@@ -34,8 +34,7 @@ from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.lower.steps import Copies, LoopNode
 from isamap.machine import LineHint, line_hints
 from isamap.match import MoveSearch, OperandTile, Tile
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import Prefetch, Stage, loops_inside
+from isamap.plan.schedule import LoopStep, Prefetch, Stage, loops_inside
 from isamap.source import UsageProblem, replace
 from isamap.transform import reads
 

@@ -24,8 +24,7 @@ from isamap.lower.program import Block, For, LoweredProgram, Names, Pack, Packed
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import Machine
 from isamap.match import MoveSearch, OperandTile, Tile, is_read_of, part_of
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule
+from isamap.plan.schedule import LoopStep, NestSchedule
 from isamap.source.records import replace
 
 

@@ -42,8 +42,7 @@ from isamap.lower.walk import children, names_in, rename_in, shift_accesses, wal
 from isamap.machine import Machine, line_bytes, private_memories, team_level
 from isamap.match import MoveSearch, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule, bound_axes
+from isamap.plan.schedule import LoopStep, NestSchedule, bound_axes
 from isamap.source.records import dataclass, replace
 
 InPart = Callable[[Place], Nodes]

@@ -9,7 +9,7 @@ from isamap.ir.index import ZERO
 from isamap.lower.program import Condition
 from isamap.lower.steps import Unroll
 from isamap.match import LoopAxis, Tile
-from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import LoopStep
 from isamap.source.records import dataclass, field, replace
 
 

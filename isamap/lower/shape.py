@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, Step, ThreadLoops, Tree, Unroll
 from isamap.match import Tile
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule, hosts_of, slots_of, spread_of
+from isamap.plan.schedule import LoopStep, NestSchedule, hosts_of, slots_of, spread_of
 from isamap.source.records import replace
 
 

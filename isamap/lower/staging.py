@@ -21,10 +21,9 @@ from isamap.ir import Expr, Index, Read, index_min
 from isamap.ir.domains import largest_value
 from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import reads
-from isamap.lower.cell_fills import cleared_tile
 from isamap.lower.place import Place, elements_left, is_multiple
 from isamap.lower.program import Block, Buffer, Fill, For, If, Issue, Names, Node
-from isamap.lower.tile_copies import copy_tile
+from isamap.lower.tile_copies import cleared_tile, copy_tile
 from isamap.lower.transposed_tiles import joined_loops, transposed_by, transposed_tiles
 from isamap.lower.walk import has_loop, rename_in
 from isamap.machine import line_bytes
@@ -36,8 +35,7 @@ from isamap.match.tiles.overlapping_windows import WindowOverlap, windows_of
 from isamap.match.tiles.walks import LoopAxis
 from isamap.match.tiles.written_values import Written
 from isamap.plan.decisions import WRITTEN_BYTES
-from isamap.plan.loops import CountedLoop, LoopStep
-from isamap.plan.schedule import Stage
+from isamap.plan.schedule import CountedLoop, LoopStep, Stage
 from isamap.source.records import dataclass, field, replace
 
 # --- lines ----------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ The passes of `isamap.lower.shape` make the steps out of a schedule, one kind of
 from __future__ import annotations
 
 from isamap.match import Tile
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule, Prefetch, Stage
+from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Stage
 from isamap.source.records import dataclass
 
 

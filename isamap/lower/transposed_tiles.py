@@ -27,7 +27,7 @@ from isamap.match.moves.transposed_blocks import find_tiles_block
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
 from isamap.match.tiles.written_values import Written
-from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import LoopStep
 
 
 def transposed_tiles(

@@ -15,9 +15,61 @@ prints and reads schedules.
 
 from __future__ import annotations
 
-from isamap.plan.loops import LoopStep
+from typing import ClassVar
+
 from isamap.plan.steady import Pipeline
 from isamap.source import Diagnostic, dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class CountedLoop:
+    """A sequential loop. Units: `step` and `rest` in elements of the axis.
+
+    `rest` are the piece sizes of a remainder that only run time knows, largest first; () if there is a
+    piece for each number of tiles.
+    """
+
+    axis: str
+    step: int
+    rest: tuple[int, ...] = ()
+
+    word: ClassVar[str] = "for"
+    counts: ClassVar[bool] = True
+    is_unrolled: ClassVar[bool] = False
+    is_dealt: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnrolledLoop:
+    """A loop that is unrolled completely. Units: `step` in elements of the axis."""
+
+    axis: str
+    step: int
+
+    word: ClassVar[str] = "unroll"
+    rest: ClassVar[tuple[int, ...]] = ()
+    counts: ClassVar[bool] = False
+    is_unrolled: ClassVar[bool] = True
+    is_dealt: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelLoop:
+    """A loop whose iterations are distributed to threads. Units: as of `CountedLoop`."""
+
+    axis: str
+    step: int
+    rest: tuple[int, ...] = ()
+
+    word: ClassVar[str] = "par"
+    counts: ClassVar[bool] = False
+    is_unrolled: ClassVar[bool] = False
+    is_dealt: ClassVar[bool] = True
+
+
+LoopStep = CountedLoop | UnrolledLoop | ParallelLoop
+"""One loop of a nest."""
+LOOP_KINDS: tuple[type[LoopStep], ...] = (CountedLoop, UnrolledLoop, ParallelLoop)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from sympy import Add, Expr, Integer, Max, Min, Mod, Mul, Symbol, ceiling, floor
 
 from isamap.ir import Index
 from isamap.ir import index as ir
-from isamap.ir.atoms import Element, FloorDiv, MinMax
-from isamap.ir.index import Atom
+from isamap.ir.index import Atom, Element, FloorDiv, MinMax
 from isamap.plan.access_counts import Convention, count_fused, levels_of
 from isamap.plan.loop_nest import CountedOperand, LoopNest, NestLoop, Subscript, axes_of
 from isamap.source.records import dataclass

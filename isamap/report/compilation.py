@@ -25,9 +25,8 @@ from isamap.lower.walk import issued_names
 from isamap.machine import Machine
 from isamap.match import statement_text
 from isamap.plan.check import live_registers
-from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, Problem
-from isamap.plan.schedule import NestSchedule, Schedule, cost_unit, engines_words
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, cost_unit, engines_words
 from isamap.plan.steady import BoundedAnswer, Steady
 from isamap.plan.text import fixed_words
 from isamap.source.records import dataclass

@@ -42,7 +42,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, Step, ThreadLoops, Tree, Unroll
 from isamap.lower.walk import children
-from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import LoopStep
 
 
 def print_program(program: LoweredProgram) -> str:

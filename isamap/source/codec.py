@@ -29,7 +29,6 @@ Json = Any  # what json.loads gives
 OWN_MODULES = (
     "isamap.emit.c:",
     "isamap.emit.c_interface:",
-    "isamap.ir.atoms:",
     "isamap.ir.dtypes:",
     "isamap.ir.index:",
     "isamap.ir.nodes:",

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from isamap.ir.atoms import Element
-from isamap.ir.index import Index, index_max, index_min
+from isamap.ir.index import Element, Index, index_max, index_min
 from isamap.ir.nodes import Comparison, Constraint, Domain, Operand
 from isamap.ir.printer import print_operand
 from isamap.source import Span, replace, show_value

@@ -14,9 +14,8 @@ from functools import reduce
 from itertools import product
 from math import gcd, lcm, prod
 
-from isamap.ir.atoms import Mod
 from isamap.ir.facts import inside_conditions
-from isamap.ir.index import ZERO, Index, index_max, index_min
+from isamap.ir.index import ZERO, Index, Mod, index_max, index_min
 from isamap.ir.nodes import (
     Assign,
     Axis,

@@ -32,8 +32,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, TileOperand
+from isamap.plan.schedule import LoopStep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

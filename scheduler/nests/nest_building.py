@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.plan.schedule import NestSchedule, Stage
+from isamap.plan.schedule import CountedLoop, LoopStep, NestSchedule, ParallelLoop, Stage, UnrolledLoop
 from isamap.scheduler.deciding.orders import axes_in_order
 from isamap.scheduler.deciding.per_operand import with_decided
 from isamap.scheduler.deciding.scratch import with_addresses

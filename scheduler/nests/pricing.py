@@ -14,10 +14,18 @@ from itertools import groupby, product
 from typing import assert_never
 
 from isamap.plan.cost import evaluate
-from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel
-from isamap.plan.schedule import NestSchedule, Schedule, cost_unit, spread_of
+from isamap.plan.schedule import (
+    CountedLoop,
+    LoopStep,
+    NestSchedule,
+    ParallelLoop,
+    Schedule,
+    UnrolledLoop,
+    cost_unit,
+    spread_of,
+)
 from isamap.plan.text import loop_words
 from isamap.scheduler.deciding.orders import decisions_of
 from isamap.scheduler.deciding.partitioning import part_cost, part_of

@@ -14,9 +14,17 @@ import pytest
 from plan_problems import answer, elementwise, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule
-from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
 from isamap.plan.problem import Fusion, NestProblem, Problem, with_fields
-from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Prefetch, Schedule, Stage
+from isamap.plan.schedule import (
+    CountedLoop,
+    DeferredWriteBack,
+    LoopStep,
+    NestSchedule,
+    Prefetch,
+    Schedule,
+    Stage,
+    UnrolledLoop,
+)
 
 TEXTS = Path(__file__).with_name("corruptions.txt")
 

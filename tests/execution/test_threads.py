@@ -15,8 +15,7 @@ from isamap.emit.c import EmittedC
 from isamap.emit.c_build import pool_files
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine, missing_features
-from isamap.plan.loops import CountedLoop, ParallelLoop, UnrolledLoop
-from isamap.plan.schedule import NestSchedule, Schedule, Stage
+from isamap.plan.schedule import CountedLoop, NestSchedule, ParallelLoop, Schedule, Stage, UnrolledLoop
 from isamap.plan.text import print_schedule
 from isamap.run.arguments import make_call
 from isamap.run.fills import make_arrays

@@ -6,9 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestProblem, Problem
-from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import (
+    CountedLoop,
+    DeferredWriteBack,
+    LoopStep,
+    NestSchedule,
+    ParallelLoop,
+    Schedule,
+    Stage,
+    UnrolledLoop,
+)
 
 Change = Callable[[NestSchedule, NestProblem, Random], NestSchedule]
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 from random import Random
 
 from isamap.plan.check import check_schedule
-from isamap.plan.loops import LoopStep, ParallelLoop
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.plan.schedule import NestSchedule, Schedule, Stage
+from isamap.plan.schedule import LoopStep, NestSchedule, ParallelLoop, Schedule, Stage
 
 TRIES = 12
 

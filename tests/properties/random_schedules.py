@@ -7,9 +7,17 @@ from math import prod
 from random import Random
 
 from isamap.plan.check import check_schedule
-from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
-from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Prefetch, Schedule, Stage
+from isamap.plan.schedule import (
+    CountedLoop,
+    DeferredWriteBack,
+    LoopStep,
+    NestSchedule,
+    Prefetch,
+    Schedule,
+    Stage,
+    UnrolledLoop,
+)
 
 TRIES = 12
 

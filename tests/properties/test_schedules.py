@@ -15,7 +15,6 @@ from plan_problems import problem, small_caches
 
 from isamap.plan.check import check_schedule, live_registers
 from isamap.plan.cost import evaluate
-from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import (
     NestOption,
     Problem,
@@ -26,7 +25,15 @@ from isamap.plan.problem import (
     TileOperand,
     with_fields,
 )
-from isamap.plan.schedule import DeferredWriteBack, NestSchedule, Prefetch, Schedule, Stage
+from isamap.plan.schedule import (
+    CountedLoop,
+    DeferredWriteBack,
+    NestSchedule,
+    Prefetch,
+    Schedule,
+    Stage,
+    UnrolledLoop,
+)
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.orders import first_order

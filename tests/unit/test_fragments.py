@@ -15,8 +15,7 @@ from isamap.lower.program import Block, Declare, For, If, LoweredProgram, Node, 
 from isamap.lower.registers import number_registers
 from isamap.machine import Machine
 from isamap.plan.check import check_schedule, live_registers
-from isamap.plan.loops import CountedLoop, UnrolledLoop
-from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.plan.schedule import CountedLoop, NestSchedule, Schedule, UnrolledLoop
 from isamap.plan.steady import (
     Dependence,
     LocalValue,

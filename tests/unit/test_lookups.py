@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from isamap.ir import DTYPES, F32, Index, Read
-from isamap.ir.atoms import Element
-from isamap.ir.index import ONE
+from isamap.ir.index import ONE, Element
 from isamap.machine import load_machine
 from isamap.match import LoadRequest, Location, MoveSearch, OperandMove, find_operand_load
 from isamap.match.patterns.pattern import pattern_of

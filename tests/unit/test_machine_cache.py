@@ -11,7 +11,7 @@ import pytest
 
 from isamap.hw_specs import families_text
 from isamap.ir import F32, Const, Index
-from isamap.ir.atoms import FloorDiv
+from isamap.ir.index import FloorDiv
 from isamap.machine import Machine, allowed, checks, load_machine
 from isamap.machine.chain import File, read_chain
 from isamap.machine.checks import MACHINES, restore_machine

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from isamap.ir import F32, Cast, Index, Read
-from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.dtypes import F64
+from isamap.ir.index import FloorDiv, Mod
 from isamap.match.patterns.address import wraps
 
 APART = {"X": (Index.of("X.s0"), Index.of(1))}  # rows as far apart as the caller says

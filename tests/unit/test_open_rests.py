@@ -16,9 +16,8 @@ from isamap.lower.place import Place, RemainderPiece, unrolled_places
 from isamap.lower.program import Block, For, If, Issue, Node, Parallel
 from isamap.lower.steps import Unroll
 from isamap.plan.check import check_schedule
-from isamap.plan.loops import CountedLoop
 from isamap.plan.problem import NestOption
-from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.plan.schedule import CountedLoop, NestSchedule, Schedule
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.nests.nest_building import MAX_ISSUES, with_short_rests
 from isamap.source import Source, SyntaxProblem

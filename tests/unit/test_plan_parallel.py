@@ -9,9 +9,16 @@ from plan_problems import gemm, gemm_option, problem
 
 from isamap.plan.check import check_schedule
 from isamap.plan.check.threads import check_parallel
-from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import NestSchedule, Schedule, Stage
+from isamap.plan.schedule import (
+    CountedLoop,
+    LoopStep,
+    NestSchedule,
+    ParallelLoop,
+    Schedule,
+    Stage,
+    UnrolledLoop,
+)
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.source import Source
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from isamap.plan.loops import CountedLoop, UnrolledLoop
-from isamap.plan.schedule import NestSchedule, Schedule, Stage
+from isamap.plan.schedule import CountedLoop, NestSchedule, Schedule, Stage, UnrolledLoop
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.source import Source, SyntaxProblem
 

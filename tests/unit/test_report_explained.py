@@ -19,9 +19,8 @@ from isamap.driver.explaining import explain
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.machine import load_machine
-from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import Stage
+from isamap.plan.schedule import CountedLoop, Stage, UnrolledLoop
 from isamap.report.columns import bytes_text, percent_text
 from isamap.report.explained import Explained, bound_sentence, differences, explained_json, explained_text
 from isamap.report.nest_tree import nest_tree

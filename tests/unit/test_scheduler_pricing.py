@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from plan_problems import answer, conv2d, gemm
 
-from isamap.plan.loops import CountedLoop
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import Prefetch, Stage
+from isamap.plan.schedule import CountedLoop, Prefetch, Stage
 from isamap.plan.steady import Pipeline
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.nests.pricing import price, why_unpriced

@@ -14,8 +14,8 @@ from isamap.ir import bind
 from isamap.lower.lower import lower
 from isamap.machine import load_machine
 from isamap.plan.cost import evaluate
-from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, Problem
+from isamap.plan.schedule import CountedLoop, UnrolledLoop
 from isamap.scheduler import schedule
 from isamap.scheduler.deciding.partitioning import part_of
 from isamap.scheduler.deciding.prefetching import prefetches_of

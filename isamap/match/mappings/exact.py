@@ -21,8 +21,7 @@ from itertools import islice, permutations, product
 from typing import Literal
 
 from isamap.ir import Index, Instruction, Param
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.index import Atom
+from isamap.ir.index import Atom, Element, FloorDiv, MinMax, Mod
 from isamap.match.mappings.mapping import AxisGroup
 from isamap.match.patterns.pattern import Pattern
 from isamap.source.records import dataclass

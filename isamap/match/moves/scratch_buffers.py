@@ -15,8 +15,7 @@ from math import lcm, prod
 from typing import cast
 
 from isamap.ir import Axis, Const, DType, Expr, Index, Read, index_min, substitute_expr
-from isamap.ir.atoms import FloorDiv, MinMax, Mod
-from isamap.ir.index import ONE, ZERO, index_max
+from isamap.ir.index import ONE, ZERO, FloorDiv, MinMax, Mod, index_max
 from isamap.ir.walk import map_reads, with_parts
 from isamap.machine import Machine, Memory, private_memories
 from isamap.match.moves.chains import Movement, moved_by, steps_of

@@ -9,8 +9,7 @@ from math import lcm
 import numpy as np
 
 from isamap.ir import Const, DType, Expr, Index, Instruction, Operand, Read, strict_forbids
-from isamap.ir.atoms import Element, Mod
-from isamap.ir.index import has_elements
+from isamap.ir.index import Element, Mod, has_elements
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, unset_state
 from isamap.match.operand_loads.lane_accesses import lane_access_ns
 from isamap.match.operand_loads.register_parts import Lanes, pieces_of

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.ir import Call, Cast, Const, DType, Expr, Index, IndexValue, Operand, Read, converts_exactly
-from isamap.ir.atoms import Element, FloorDiv, Mod
 from isamap.ir.dtypes import I64
-from isamap.ir.index import Atom, has_elements
+from isamap.ir.index import Atom, Element, FloorDiv, Mod, has_elements
 from isamap.match.operand_loads.load_request import LoadRequest, Lookup, MoveSearch, placement_of
 from isamap.match.patterns.address import Location, address_of, interval
 from isamap.match.patterns.unify import Binding

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from isamap.ir import Cast, DType, Expr, Index, Read
-from isamap.ir.atoms import FloorDiv, Mod
-from isamap.ir.index import Atom, Monomial
+from isamap.ir.index import Atom, FloorDiv, Mod, Monomial
 from isamap.match.patterns.address import is_lane
 from isamap.source.records import replace
 

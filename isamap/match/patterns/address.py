@@ -23,8 +23,7 @@ from math import prod
 from typing import assert_never
 
 from isamap.ir import Call, Cast, Const, Expr, Index, IndexValue, Operand, Read, Scalar, substitute_expr
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.index import ZERO, Atom
+from isamap.ir.index import ZERO, Atom, Element, FloorDiv, MinMax, Mod
 from isamap.match.patterns.reach import Params
 from isamap.match.patterns.unify import Binding
 from isamap.source.records import dataclass

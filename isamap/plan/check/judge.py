@@ -16,9 +16,8 @@ from math import prod
 from isamap.plan.check.crossings import check_overlap, check_prefetches
 from isamap.plan.check.scratchpads import check_scratch, staged_bytes
 from isamap.plan.check.threads import check_parallel, in_parts
-from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
-from isamap.plan.schedule import NestSchedule, Schedule, slots_of
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, slots_of
 from isamap.plan.text import blocks_words
 from isamap.source import Diagnostic
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import prod
 
-from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption
-from isamap.plan.schedule import NestSchedule
+from isamap.plan.schedule import LoopStep, NestSchedule
 from isamap.source import Diagnostic, replace
 
 # Each part has buffers of its own, and is dealt by itself: more parts than this are of no use.

@@ -11,14 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
 from isamap.plan.schedule import (
     COST_UNITS,
+    LOOP_KINDS,
     DeferredWriteBack,
+    LoopStep,
     NestSchedule,
     Prefetch,
     Schedule,
     Stage,
+    UnrolledLoop,
     forget_cost,
 )
 from isamap.plan.steady import Pipeline

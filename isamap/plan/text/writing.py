@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule, Schedule, Stage, cost_unit, forget_cost, spread_of
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage, cost_unit, forget_cost, spread_of
 from isamap.plan.text.stage_lines import print_stage
 
 FORMAT = "isamap schedule 1"
