@@ -15,36 +15,12 @@ from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS
 from isamap.emit.c_interface import Interface, header_text
 from isamap.emit.c_names import spell
 from isamap.machine import Machine
-from isamap.machine.allowed import compiler_flags, permission_numbers
+from isamap.machine.allowed import compiler_flags, permission_numbers, supports
 from isamap.source import UsageProblem
 from isamap.source.records import dataclass, replace
 
 NO_MACHINE = 64
 """The status that is returned if no machine fits. The programs themselves return smaller numbers."""
-
-_X86 = (
-    "sse", "sse2", "ssse3", "popcnt", "avx", "avx2", "fma", "f16c", "bmi2", "adx", "gfni", "avx512f",
-    "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512ifma", "avx512vbmi",
-)  # fmt: skip
-RUN_TIME_NAMES: dict[str, str] = {
-    **{name: name for name in _X86},
-    "pni": "sse3",
-    "sse4_1": "sse4.1",
-    "sse4_2": "sse4.2",
-    "bmi1": "bmi",
-    "avx512_vbmi2": "avx512vbmi2",
-    "avx512_vnni": "avx512vnni",
-    "avx512_bitalg": "avx512bitalg",
-    "avx512_vpopcntdq": "avx512vpopcntdq",
-    "avx512_bf16": "avx512bf16",
-    "avx512_fp16": "avx512fp16",
-    "avx512_vp2intersect": "avx512vp2intersect",
-    "avx_vnni": "avxvnni",
-    "amx_tile": "amx-tile",
-    "amx_bf16": "amx-bf16",
-    "amx_int8": "amx-int8",
-}
-"""The names of features in `__builtin_cpu_supports` of gcc and clang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +45,7 @@ def order_by_preference(machines: Sequence[Machine]) -> list[int]:
 
 def check_askable(machine: Machine) -> None:
     """Check that a program can detect the features that a machine needs. Raises: UsageProblem if it cannot."""
-    if unknown := [f for f in machine.target.features if f not in RUN_TIME_NAMES]:
+    if unknown := [f for f in machine.target.features if f not in supports()]:
         raise UsageProblem.of(
             "dispatch-feature",
             f"no program can ask a processor for the feature `{unknown[0]}`, which {machine.name} needs",
@@ -173,7 +149,7 @@ def _choose_lines(variants: Sequence[MachineProgram]) -> list[str]:
     lines += ["static int chosen(void) {"]
     for i, variant in enumerate(variants):
         target = variant.machine.target
-        needs = [f'__builtin_cpu_supports("{RUN_TIME_NAMES[f]}")' for f in target.features]
+        needs = [f'__builtin_cpu_supports("{supports()[f]}")' for f in target.features]
         needs += [f"granted({permission_numbers()[p]})" for p in target.permissions]
         lines.append(f"  if ({' && '.join(needs)}) return {i};" if needs else f"  return {i};")
         if not needs:

@@ -130,7 +130,8 @@ class Family:
     the bytes of a vector register. `registers` is the number of registers of a sizeless type, by pattern.
     `emulators` are programs that run code for these processors. `attributes` are function attributes that
     targets may use, and `issues` are the ways to give words to an accelerator. `devices` are other devices
-    than the processor, by the feature that names them.
+    than the processor, by the feature that names them. `supports` are features that a program can ask for at run
+    time, each with its name in `__builtin_cpu_supports` of gcc and clang.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -150,6 +151,7 @@ class Family:
     attributes: tuple[str, ...] = ()
     issues: Mapping[str, IssueForm] = field(default_factory=dict[str, IssueForm])
     devices: Mapping[str, Device] = field(default_factory=dict[str, Device])
+    supports: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -184,6 +186,7 @@ class Family:
             tuple(content.get("attributes", ())),
             {name: IssueForm.of(form) for name, form in content.get("issues", {}).items()},
             {name: Device(**device) for name, device in content.get("devices", {}).items()},
+            content.get("supports", {}),
         )
 
 
@@ -216,6 +219,11 @@ def headers() -> dict[str, AllowedHeader]:
 def features() -> tuple[str, ...]:
     """Return features that detection knows."""
     return tuple(feature for family in families() for feature in family.features)
+
+
+def supports() -> dict[str, str]:
+    """Return the features that a program can ask a processor for, with their names in compilers."""
+    return {name: named for family in families() for name, named in family.supports.items()}
 
 
 def devices() -> dict[str, Device]:

@@ -18,15 +18,16 @@ from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
-from isamap.emit.dispatch import NO_MACHINE, RUN_TIME_NAMES, MachineProgram, dispatch_files
+from isamap.emit.dispatch import NO_MACHINE, MachineProgram, dispatch_files
 from isamap.machine import load_machine, missing_features
+from isamap.machine.allowed import supports
 from isamap.machine.processor import detect_features
 from isamap.source import UsageProblem
 
 SIZES = "-D M=7 N=37 K=11"
 X86 = ("x86-avx2", "generic-c", "x86-avx512")
-PRESENT = sorted(detect_features() & set(RUN_TIME_NAMES))
-ABSENT = sorted(set(RUN_TIME_NAMES) - detect_features())
+PRESENT = sorted(detect_features() & set(supports()))
+ABSENT = sorted(set(supports()) - detect_features())
 
 needs_make = pytest.mark.skipif(
     shutil.which("make") is None or shutil.which("gcc") is None or not PRESENT or not ABSENT,
