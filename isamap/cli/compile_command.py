@@ -57,7 +57,7 @@ class Shown:
         "--report", "PATH",
         "Also write a report on the compilation, for example `--report gemm.html`. The ending selects the format: "
         ".html is a page with pictures, .txt is text (`-` prints it), .json has the facts; a FOLDER gets all of "
-        "them and each picture as SVG. By default no report is written.",
+        "them and each picture as SVG. By default no report is written. A model's is a table: .txt, .json or `-`.",
     )  # fmt: skip
     trace: str | None = one_word(
         "--trace", "FILE",
@@ -177,6 +177,7 @@ def _folder(report: Report) -> dict[str, str]:
 
 
 _OF_CODE = ("--stop-after", "--dump-passes", "--report", "--trace")
+_OF_MODEL = ("-o", "--output", "--force", "--emit", "--report", "--scheduler", "--stop-after")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,25 +226,16 @@ def compile_command(asked: CompileOptions) -> Answer:
     """Write the code of a kernel, or of a whole model, on a machine."""
     if is_model(asked.kernel):
         advice = "`isamap import` writes the kernels of a model, each to be compiled by itself"
-        taken = "-o", "--output", "--force", "--emit", "--scheduler", "--stop-after", *flags_of(OfModel)
-        refuse_of_kernel(asked, taken, advice)
+        refuse_of_kernel(asked, [*_OF_MODEL, *flags_of(OfModel)], advice)
         if asked.stop_after:
             refuse(asked, ["-o", "--emit"], "is about a whole compilation, and `--stop-after` ends it before")
             return answer_model_stage(
                 asked.stop_after, asked.kernel, asked.hw, asked.sizes, asked.choices, asked.of_model
             )
+        given = asked.kernel, asked.hw, asked.sizes, asked.output, asked.choices, asked.of_model
         if asked.emit != "code":
-            return emit_network(asked.emit, asked.kernel, asked.hw, asked.sizes, asked.output, asked.choices,
-                                asked.of_model, force=asked.force)  # fmt: skip
-        return compile_whole(
-            asked.kernel,
-            asked.hw,
-            asked.sizes,
-            asked.output,
-            asked.choices,
-            asked.of_model,
-            force=asked.force,
-        )
+            return emit_network(asked.emit, *given, force=asked.force)
+        return compile_whole(*given, force=asked.force, report=asked.shown.report)
     advice = "give scalars when the kernel is called"
     refuse(asked, ["--constant"], "is about an input of a model, and this is a kernel", advice)
     advice = "give the path of an .onnx file"

@@ -41,7 +41,7 @@ from isamap.hw_specs import FOLDER
 from isamap.machine import load_machine
 from isamap.machine.chain import File, digest_files, read_chain
 from isamap.machine.parameter_changes import edit_parameters
-from isamap.report.sweeps import Sweep, SweepLine, fronts, sweep_csv, sweep_text
+from isamap.report.sweeps import Sweep, SweepLine, front_svg, fronts, sweep_csv, sweep_svg, sweep_text
 from isamap.source import MissingWords, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.numbers import BYTES_PER_UNIT
@@ -234,10 +234,6 @@ def sweep_command(asked: SweepOptions) -> Answer:
         ),
     )
     files = _write_files(asked, sweep)
-    if svg is not None:
-        from isamap.report.sweeps import sweep_svg
-
-        write_text(Path(svg), sweep_svg(Path(asked.name).stem, sweep), overwrite=asked.overwrite)
     payload: dict[str, object] = {
         "machine": asked.name,
         "heuristic": asked.heuristic,
@@ -248,16 +244,16 @@ def sweep_command(asked: SweepOptions) -> Answer:
     if kept:
         places = [(at, number) for at in range(len(points)) for number in range(len(subjects))]
         payload["front"] = [n for n, place in enumerate(places) if place in kept]
-    wrote = [f"wrote {file}" for file in (*([svg] if svg is not None else []), *files)]
+    wrote = [f"wrote {file}" for file in files]
     return Answer(payload, "\n".join([sweep_text(sweep), *([""] if wrote else []), *wrote]))
 
 
 def _write_files(asked: SweepOptions, sweep: Sweep) -> list[str]:
-    """Write the requested plot and table, and return their paths."""
+    """Write the requested plots and the table, and return their paths."""
     texts: list[tuple[str, str]] = []
+    if asked.svg is not None:
+        texts.append((asked.svg, sweep_svg(Path(asked.name).stem, sweep)))
     if asked.front is not None:
-        from isamap.report.sweeps import front_svg
-
         texts.append((asked.front, front_svg(Path(asked.name).stem, sweep)))
     if asked.csv is not None:
         table = io.StringIO()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.cli.answers import Answer, Finding
+from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.import_command import CONSTANTS, import_file
 from isamap.cli.option_parser import CommandOptions, one_word, refuse
 from isamap.driver.options import WORD, Option, count, flags_of, given_flags, one_of, option, read_count
@@ -104,17 +105,22 @@ def compile_whole(
     asked: OfModel,
     *,
     force: bool,
+    report: str | None = None,
 ) -> Answer:
-    """Return the files of a model's library in their folder."""
+    """Return the files of a model's library in their folder. `report` is the place of a table of its layers."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
     from isamap.graph.layers import layers_of
     from isamap.graph.model_library import compile_program_of
     from isamap.graph.partition import no_room
+    from isamap.report.access_tables import layers_text
 
     how, room = how_of(machines, choices, asked.host, asked.devices), asked.workspace
     if output is not None:
         check_replaceable(Path(output), force=force)
+    if report not in (None, "-") and Path(report).suffix not in (".txt", ".json"):
+        said = f"`--report` of a model is a table of its layers, and `{report}` is no .txt or .json"
+        raise UsageProblem.of("usage", said, help="write `--report layers.txt`, or `--report -` to print it")
     with Progress() as progress:
         found, warnings = read_model(
             model, how, sizes, progress, constant=asked.constant, fusion=asked.fusion, room=room
@@ -126,11 +132,16 @@ def compile_whole(
         raise no_room(emitted.workspace_bytes, room)
     folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
     summary = _summary(program, made, how, asked.fusion)
+    described = [layer_json(layer) for layer in layers]
     if made.divided:
-        summary |= {"host": made.divided.host.name, "layers": [layer_json(layer) for layer in layers]}
+        summary |= {"host": made.divided.host.name, "layers": described}
     files = dict(emitted.files)
     files["manifest.json"] = manifest_text(summary | {"ortools": ortools_version()}, files)
     paths = [str(path) for path in write_folder(folder, files, force=force)]
+    table = layers_text(described) if report is not None else ""
+    if report not in (None, "-"):
+        text = json.dumps({"layers": described}, indent=2) if report.endswith(".json") else table
+        write_text(Path(report), f"{text}\n", overwrite=force)
     lines = [
         f"{program.name} on {made.machine.name}: {made.kernels} kernels in {len(program.steps)} steps",
         f"workspace: {emitted.workspace_bytes} bytes; weights: {len(emitted.weights)} bytes",
@@ -141,6 +152,7 @@ def compile_whole(
         *(f"data decides `{size.name}`: a call returns it, {size.high} at most" for size in emitted.returned),
         *([_describe_parallel(made.dealt)] if made.dealt else []),
         *where_text(layers),
+        *([table, ""] if report == "-" else [f"wrote {report}"] if report is not None else []),
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
     warnings = (*warnings, *(made.dealt.plan.warnings if made.dealt else ()))
@@ -268,26 +280,29 @@ def layer_json(layer: Layer) -> dict[str, object]:
         **({"machine": layer.machine} if layer.machine else {}),
         **({"why": layer.why} if layer.why else {}),
         **({"transfer_ns": round(layer.transfer_ns, 1)} if layer.transfer_ns else {}),
+        **({"predicted_ns": round(layer.predicted_ns, 1)} if layer.predicted_ns else {}), **layer.facts,
     }  # fmt: skip
 
 
 def where_text(layers: Sequence[Layer]) -> list[str]:
     """Return the lines of a table of the machines that run layers, or [] if all run on one machine."""
     from isamap.graph.layers import ran_where
+    from isamap.report.access_tables import gap_text
     from isamap.report.columns import align, shorten
     from isamap.report.mappings import time_text
 
     found = ran_where(layers)
     if len({machine for machine, _ in found}) < 2 and not any(why for _, why in found):
         return []
-    rows = [("runs on", "layers", "predicted", "transfers", "reason")]
+    rows = [("runs on", "layers", "predicted", "gap", "transfers", "reason")]
     for (machine, why), own in sorted(found.items(), key=lambda item: bool(item[0][1])):
         named = ", ".join(dict.fromkeys(layer.name for layer in own))
         predicted, transfer = sum(one.predicted_ns for one in own), sum(one.transfer_ns for one in own)
         listed = f"{len(own)}: {shorten(named, WIDE)}"
         reason = shorten(why, MOST_REASON) or "-"
-        rows.append((machine, listed, time_text(predicted), time_text(transfer), reason))
-    return ["", align(rows, right=(2, 3)), ""]
+        gap = gap_text([(one.predicted_ns, one.facts.get("gap")) for one in own])
+        rows.append((machine, listed, time_text(predicted), gap, time_text(transfer), reason))
+    return ["", align(rows, right=(2, 3, 4)), ""]
 
 
 def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is_fused: bool) -> ModelProgram:

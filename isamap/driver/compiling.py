@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from isamap.driver.stages import Watch
     from isamap.emit.c import EmittedC
     from isamap.lower.program import LoweredProgram
+    from isamap.plan.access_counts import StatementAccesses
     from isamap.plan.schedule import Schedule
 
 
@@ -92,6 +93,7 @@ def describe(request: Request, made: Compilation) -> CachedOutcome:
     from isamap.emit.c_build import pool_files
     from isamap.ir import print_routine
     from isamap.plan.text import print_versions
+    from isamap.report.access_tables import energy_table, levels_json, total_energy_pj
     from isamap.report.compilation import packed_json, workspace_json
 
     assert (  # noqa: PT018 - they are all there, or none is
@@ -124,10 +126,12 @@ def describe(request: Request, made: Compilation) -> CachedOutcome:
             {"sizes": dict(one.sizes), "mapping": _describe_mappings(one), "schedule": _describe_prices(one)}
             for one in schedules_of(made)
         ]
-    energy = [_energy(one) for one in made.versions or (made,)]
-    if text := "\n\n".join(table for table, _ in energy if table):
+    counted = [_count(one) for one in made.versions or (made,)]
+    if text := "\n\n".join(table for one in counted if (table := energy_table(one))):
         files["report.txt"] += f"\n{text}\n\n"
-        summary["energy_pj"] = [pj for _, pj in energy]
+        summary["energy_pj"] = [total_energy_pj(one) for one in counted]
+    if any(counted):
+        summary["levels"] = [levels_json(one) for one in counted]
     summary["workspace"] = workspace_json(made.program)
     summary["packed"] = packed_json(made.program)
     depends: dict[str, Any] = {
@@ -142,18 +146,17 @@ def describe(request: Request, made: Compilation) -> CachedOutcome:
     return CachedOutcome(made.kernel.name, made.machine.name, files, summary, warnings, made.stage_seconds)
 
 
-def _energy(made: Compilation) -> tuple[str, float | None]:
-    """Return the energy of a schedule by level and operand as text, and in total, or ("", None) if unknown."""
+def _count(made: Compilation) -> tuple[StatementAccesses, ...]:
+    """Return the accesses of a schedule, or () for a machine without scratchpads and energies."""
     from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
-    from isamap.report.access_tables import energy_table, total_energy_pj
 
     assert made.canonical and made.machine and made.problem and made.schedule  # noqa: PT018 - as in `describe`
-    if made.problem.energies is None:
-        return "", None
+    kinds = {memory.kind for memory in made.machine.memories.values()}
+    if made.problem.energies is None and "scratchpad" not in kinds:
+        return ()
     known = made.canonical, made.schedule, made.problem, made.machine
-    counted = schedule_accesses(*known, CONVENTIONS["isamap"])
-    return energy_table(counted), total_energy_pj(counted)
+    return schedule_accesses(*known, CONVENTIONS["isamap"])
 
 
 def _report(made: Compilation, program: LoweredProgram) -> str:

@@ -41,7 +41,8 @@ def named_kernel(word: str) -> Source:
         return read_file(kernel_path(word), f"{word}.ir")
     if word.endswith((".onnx", ".json")):
         said = f"{word} is a model, and this command is about one kernel"
-        raise UsageProblem.of("unknown-kernel", said, help="`isamap import` writes its kernels as files")
+        advice = "`isamap import` writes its kernels as files; `isamap compile --report -` has its layers"
+        raise UsageProblem.of("unknown-kernel", said, help=advice)
     if word.endswith(".ir") or "/" in word:
         return read_file(Path(word), word)
     raise UsageProblem.of(

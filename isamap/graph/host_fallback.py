@@ -53,6 +53,8 @@ class CompiledModelKernel:
     workspace_bytes: int
     cost_ns: float
     is_cut_short: bool
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Its gap, energy, and bytes by level, of the last schedule where several are for parts of the sizes."""
     lowered: LoweredProgram | None = None
     """The program behind the C, where it was asked for."""
 
@@ -127,7 +129,9 @@ def make_kernel(request: Request, *, lowered: bool = False) -> CompiledModelKern
     size = int(room.get("most_bytes", room["fixed_bytes"])) + sum(room["scratchpad_bytes"].values())
     cost = float(summary["schedule"]["cost"])
     program = made.compilation.program if lowered else None
-    return CompiledModelKernel(made.emitted, size, cost, made.outcome.is_cut_short, program)
+    of_last = {key: summary[key][-1] for key in ("levels", "energy_pj") if key in summary}
+    facts = {"gap": summary["schedule"]["gap"], **of_last}
+    return CompiledModelKernel(made.emitted, size, cost, made.outcome.is_cut_short, facts, program)
 
 
 def with_known_numbers(program: ModelProgram) -> ModelProgram:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Layer:
     """A step of a model: its nodes, its kernel or move, and its price. Units: nanoseconds.
 
     `transfer_ns` is the part of the price in which tensors cross between machines. `machine` performs it. `why`
-    says why that is the host of the machine that was asked for.
+    says why that is the host of the machine that was asked for. `facts` are its gap, energy, and bytes by level.
     """
 
     nodes: tuple[str, ...]
@@ -63,6 +63,7 @@ class Layer:
     machine: str
     transfer_ns: float = 0.0
     why: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def name(self) -> str:
@@ -113,7 +114,9 @@ def layers_of(trace: Trace, library: ModelSource, machine: Machine) -> list[Laye
         names = tuple(node.called for node in nodes), tuple(node.op for node in nodes)
         transfer = crossing[number] if crossing else 0.0
         performer = (host if reason else library.machine).name
-        found.append(Layer(*names, kernel, host.model.call_ns + cost + transfer, performer, transfer, reason))
+        facts = divided.made[called].facts if divided and called in divided.made else dict[str, Any]()
+        priced = host.model.call_ns + cost + transfer, performer, transfer, reason, facts
+        found.append(Layer(*names, kernel, *priced))
     return found
 
 

@@ -6,12 +6,13 @@ statement  level   operand  tensor  reads  fills  updates  drains
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from isamap.plan.access_counts import Accesses, Convention, StatementAccesses, StatementEnergy
 from isamap.report.columns import align, energy_text, percent_text
+from isamap.report.mappings import time_text
 from isamap.source import add_up, asdict
 
 if TYPE_CHECKING:
@@ -36,6 +37,38 @@ def total_energy_pj(found: Sequence[StatementAccesses]) -> float | None:
     """Return the energy of all statements, or None if the machine states no energies. Units: picojoules."""
     stated = [s.energy.total_pj for s in found if s.energy is not None]
     return add_up(stated) if stated else None
+
+
+def levels_json(found: Sequence[StatementAccesses]) -> dict[str, dict[str, float]]:
+    """Return the bytes that are read and written at each level, and their energy where the machine states one."""
+    levels: dict[str, dict[str, float]] = {}
+    for a in (a for s in found for a in s.accesses):
+        sums = levels.setdefault(a.level, {"bytes": 0})
+        sums["bytes"] += (a.reads + a.fills + a.updates + a.drains) * a.element_bytes
+        if a.energy_pj is not None:
+            sums["energy_pj"] = sums.get("energy_pj", 0.0) + a.energy_pj
+    return levels
+
+
+def layers_text(layers: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of a network's layers, given as JSON, with sums: time, gap, bytes at each level, energy."""
+    names = sorted({name for layer in layers for name in layer.get("levels", ())})
+    rows = [("layer", "runs on", "time", "gap", *(f"{name} bytes" for name in names), "energy")]
+    named = [(" + ".join(one["nodes"]) or one["kernel"], one["machine"], [one]) for one in layers]
+    for name, machine, own in (*named, ("all layers", "", layers)):
+        time_ns, pj = (add_up(one.get(key, 0.0) for one in own) for key in ("predicted_ns", "energy_pj"))
+        moved = [sum(one.get("levels", {}).get(n, {}).get("bytes", 0) for one in own) for n in names]
+        gap = gap_text([(one["predicted_ns"], one.get("gap")) for one in own])
+        energy = energy_text(pj) if pj else "-"
+        rows.append((name, machine, time_text(time_ns), gap, *map(str, moved), energy))
+    return align(rows, right=range(2, 5 + len(names)))
+
+
+def gap_text(parts: Sequence[tuple[float, float | None]]) -> str:
+    """Return the gap of several schedules, each weighted by its time, or "-" if none is known."""
+    known = [(ns, gap) for ns, gap in parts if gap is not None]
+    whole = add_up(ns for ns, _ in known)
+    return percent_text(add_up(ns * gap for ns, gap in known) / whole) if whole else "-"
 
 
 def energy_figures(found: Sequence[StatementAccesses]) -> list[tuple[str, str]]:

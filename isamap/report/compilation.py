@@ -30,7 +30,8 @@ from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, cost_unit, en
 from isamap.plan.steady import BoundedAnswer, Steady
 from isamap.plan.text import fixed_words
 from isamap.source.records import dataclass
-from isamap.transform import statements
+from isamap.transform import accesses, statements
+from isamap.transform.companions import why_apart
 
 
 def packed_json(program: LoweredProgram) -> list[dict[str, object]]:
@@ -200,7 +201,22 @@ def _statement_lines(kernel: Kernel, machine: Machine, problem: Problem, schedul
         option = next(o for o in questions[nest.statement].options if o.mapping == nest.mapping)
         yield from ("", f"statement {nest.statement}: {statement_text(given[nest.statement])}")
         yield from (f"  fuses  statement {n}: {statement_text(given[n])}" for n in nest.fused)
+        yield from _apart_lines(kernel, schedule, problem, nest.statement)
         yield from _nest_lines(nest, option, dict(problem.registers))
+
+
+def _apart_lines(kernel: Kernel, schedule: Schedule, problem: Problem, number: int) -> Iterator[str]:
+    """Yield why a statement is not fused with the sums that it reads, each of which has a nest of its own."""
+    given = statements(kernel)
+    read = {r.buffer for r in accesses(given[number])}
+    for nest in (one for one in schedule.nests if one.statement < number):
+        if given[nest.statement].is_reduction and given[nest.statement].assign.target.buffer in read:
+            options = next(one.options for one in problem.nests if one.statement == nest.statement)
+            fusions = {f.statement for o in options if o.mapping == nest.mapping for f in o.fusions}
+            priced = "the model prices a loop nest of its own no higher"
+            lacking = f"no instructions compute it from sums of {nest.mapping.partition(' ')[0]} and store its result"
+            why = why_apart(kernel, nest.statement, number) or (priced if number in fusions else lacking)
+            yield f"  apart from statement {nest.statement}: {why}"
 
 
 def _program_lines(program: LoweredProgram) -> Iterator[str]:

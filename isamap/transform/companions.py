@@ -69,6 +69,30 @@ def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
     return tuple(found)
 
 
+def why_apart(kernel: Kernel, number: int, later: int) -> str:
+    """Return why a later statement that reads the sum `number` is no companion of it, or "" if it is one."""
+    given, of = statements(kernel), Conflicts.of(kernel)
+    s, c = given[number], given[later]
+    own = s.assign.target
+    read = next(r for r in accesses(c) if r.buffer == own.buffer)
+    reduced = "".join(f"`{axis.name}`" for axis in c.reduction_axes[:1])
+    reasons = (
+        (any(one.number == later for one in companions(kernel, number)), ""),
+        (not _is_plain_sum(s, of), f"`{own.buffer}` has no axis of statement {number} for each subscript"),
+        (c.ordered_loops != s.ordered_loops, "an ordered loop is around one of them alone"),
+        (reduced, f"it reduces over {reduced}, and needs elements of several tiles"),
+        (
+            _renaming(read, c, own, s, of) is None,
+            f"its iterations are not one for each element of `{own.buffer}`",
+        ),
+        (
+            True,
+            f"it, or a statement between them, uses the same elements as statement {number} in another order",
+        ),
+    )
+    return next(reason for holds, reason in reasons if holds)
+
+
 def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> CompanionValues:
     """Return the result of the sum `number` with the chosen fused statements and all that they need."""
     given, of = statements(kernel), Conflicts.of(kernel)

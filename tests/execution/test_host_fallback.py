@@ -179,6 +179,56 @@ def test_a_description_names_its_host(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "has no instruction" in text
 
 
+ENERGIES = """isamap: 1
+name: metered
+summary: edge-npu with the energies of two memories
+extends: edge-npu
+sources: {here: invented}
+memories:
+  dram: {energy: {read_pj: 100, write_pj: 200, access_bytes: 8, source: here}}
+  spad: {energy: {read_pj: 2, write_pj: 3, access_bytes: 16, source: here}}
+"""
+
+
+def test_a_report_of_a_network_has_time_gap_bytes_and_energy_of_each_layer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "metered.yaml").write_text(ENERGIES)
+    words = [
+        "compile",
+        str(two_layers(tmp_path / "two.onnx")),
+        "--hw",
+        "metered.yaml",
+        "--heuristic",
+        "greedy",
+    ]
+    assert run([*words, "-o", "out", "--report", "layers.json"]) == 0
+    layers = json.loads((tmp_path / "layers.json").read_text())["layers"]
+    assert "wrote layers.json" in capsys.readouterr().out
+    own = [layer for layer in layers if layer["machine"] == "metered"]
+    assert own
+    for layer in own:
+        assert layer["predicted_ns"] > 0
+        assert 0 <= layer["gap"] < 1
+        assert layer["levels"]["dram"]["bytes"] > 0
+        levels_pj = sum(level.get("energy_pj", 0) for level in layer["levels"].values())
+        assert 0 < layer["levels"]["dram"]["energy_pj"] <= levels_pj <= layer["energy_pj"] * (1 + 1e-9)
+    assert all(
+        "levels" not in layer for layer in layers if layer["machine"] != "metered" and "kernel" in layer
+    )
+    assert run([*words, "-o", "out", "--force", "--report", "-"]) == 0
+    head, *rows = capsys.readouterr().out.partition("layer  ")[2].splitlines()
+    assert head.split()[:4] == ["runs", "on", "time", "gap"]
+    rows = rows[: rows.index("")]
+    whole = sum(layer["levels"]["dram"]["bytes"] for layer in own)
+    assert len(rows) == len(layers) + 1
+    assert rows[-1].startswith("all layers")
+    assert f" {whole} " in rows[-1]
+    assert run([*words, "-o", "out", "--force", "--report", "layers.html"]) == 2
+    assert "is a table of its layers" in capsys.readouterr().err
+
+
 def test_a_network_that_a_machine_performs_whole_has_no_host(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

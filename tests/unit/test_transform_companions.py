@@ -8,12 +8,13 @@ from isamap.ir import Kernel, print_expr
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
-from isamap.transform.companions import companions, fused_result
+from isamap.transform.companions import companions, fused_result, why_apart
 
 INPUTS = "in A: f32[M, K]; in B: f32[K, N]; in R: f32[M, N]; in S: f32[M, M]; in b: f32[N];"
 ARRAYS = {"C": "C: f32[M, N];", "D": "D: f32[M, N];", "E": "E: f32[N, M];"}
 SUM = "for m in M, n in N, k in K { T[m, n] += A[m, k] * B[k, n]; }"
 START = "for m in M, n in N { T[m, n] = b[n]; }"
+PLAIN = "for m in M, n in N { C[m, n] = T[m, n]; }"
 
 
 def kernel(*body: str) -> Kernel:
@@ -206,3 +207,29 @@ def test_gates_of_which_others_need_other_elements_are_not_kept() -> None:
     assert written(routine, 1, (0, 2)) == ["r"]
     body[-1] = body[-1].replace("r[m, n]", "u[0, m, n]")
     assert written(in_turns("temp u: f32[2, M, N]; out r: f32[M, N];", *body), 1, (0, 2)) == ["u", "r"]
+
+
+APART = {
+    "for m in M, n in N { C[m, n] = max(T[m, n], 0); }": "",
+    "for m in M, n in N { D[m, 0] += T[m, n]; }": "it reduces over `n`, and needs elements of several tiles",
+    "for m in M, n in N, k in K { E[n, m] += T[m, n] * B[k, n]; }": "it reduces over `k`, and needs elements",
+    "for m in M, n in N { C[m, n] = T[m, n / 2]; }": "its iterations are not one for each element of `T`",
+    "for m in M, n in N { C[m, n] = T[m, n] if n < 3; }": "",
+    "for m in M, n in N { C[m, n] = T[m, n] + T[0, n]; }": "it, or a statement between them, uses the same",
+    f"seq i in M {{ {PLAIN} }}": "an ordered loop is around one of them alone",
+}
+
+
+@pytest.mark.parametrize("body", APART)
+def test_a_statement_that_no_sum_fuses_has_a_reason(body: str) -> None:
+    made = kernel(START, SUM, body)
+    why = why_apart(made, 1, 2)
+    assert why.startswith(APART[body])
+    assert (why == "") == (APART[body] == "") == (2 in [c.number for c in companions(made, 1)])
+
+
+def test_a_sum_with_two_axes_in_a_subscript_has_a_reason() -> None:
+    text = "kernel k(M) { in A: f32[M, 3]; out C: f32[2 * M]; temp T: f32[2 * M];\n"
+    text += "for i in 2 * M { T[i] = 0; }\nfor m in M, p in 2, k in 3 { T[2 * m + p] += A[m, k]; }\n"
+    made = make_guards_explicit(parse_kernel(Source("k.ir", f"{text}for i in 2 * M {{ C[i] = T[i]; }}\n}}")))
+    assert why_apart(made, 1, 2) == "`T` has no axis of statement 1 for each subscript"
