@@ -65,6 +65,7 @@ OTHER_LANGUAGES: tuple[tuple[str, str], ...] = (
     (r"\b(?:in|out|inout|temp) +@(?: *[*&])? *¦(?![:,;])", "the type follows the name: `in A: f32[M, N];`"),
     (r"\b(?:in|out|inout|temp) [^;]*¦,", "a declaration has one name: `in A: f32[M]; in B: f32[N];`"),
     (r"\b(?:input|output|param) +¦@", "tensors are declared by `in`, `out` and `temp`: `in A: f32[M];`"),
+    (r"\bmemory +@ *: *@ *¦;", "a kind of memory has parentheses: `memory dram: addressable();`"),
     (r"\] *¦\[", "subscripts are separated by commas: `A[m, n]`"),
     (r": *@ *¦<", "a tensor's type has its sizes in brackets: `f32[M, N]`"),
     (r"\bfor *¦\(", "a loop has a name and a number of iterations: `for m in M { … }`, or `1..M`"),

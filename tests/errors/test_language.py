@@ -92,6 +92,7 @@ OTHERS = {
     "def k(A, B):\n    return A @ B": "a text has kernels",
     "func.func @k(%A: memref<64xf32>) { return }": "a text has kernels",
     "kernel k(M, N) { in float A[M][N]; }": "the type follows the name",
+    "memory dram: addressable;": "a kind of memory has parentheses",
     "kernel k(M, N) { in A: f32[M][N]; }": "subscripts are separated by commas",
     "kernel k(M, N) { in A: f32[M], B: f32[N]; }": "a declaration has one name",
     "kernel k(M, N) { in A: tensor<f32>[M]; }": "a tensor's type has its sizes in brackets",
