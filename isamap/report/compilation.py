@@ -98,8 +98,21 @@ def workspace_lines(program: LoweredProgram) -> Iterator[str]:
         yield f"{b.memory or 'workspace'} {b.name}: {b.dtype}, {shown}{place}{why}{life}{more}"
     if fixed_bytes(program) < (unshared := _unshared_bytes(program)):
         yield f"workspace: {fixed_bytes(program)} bytes; {unshared} without sharing"
-    for name, (_, size) in scratch_regions(program).items():
-        yield f"{name}: {size} bytes in use"
+    for name in scratch_regions(program):
+        used, end = _occupied_bytes(program, name)
+        gaps = f", and gaps between buffers, up to byte {end}" if used < end else ""
+        yield f"{name}: {used} bytes in use{gaps}"
+
+
+def _occupied_bytes(program: LoweredProgram, memory: str) -> tuple[int, int]:
+    """Return the bytes of a scratchpad that buffers occupy at any time, and the end of the last buffer."""
+    used = end = 0
+    for start, size in sorted(
+        (b.offset or 0, exact_bytes(b) or 0) for b in program.buffers if b.memory == memory
+    ):
+        used += max(0, start + size - max(start, end))
+        end = max(end, start + size)
+    return used, end
 
 
 def _unshared_bytes(program: LoweredProgram) -> int:

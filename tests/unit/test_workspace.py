@@ -26,6 +26,7 @@ from isamap.lower.program import Block, Buffer, Fill, For, Issue, LoweredProgram
 from isamap.machine import Machine, load_machine
 from isamap.plan.placement import PlacedBuffer as Placed
 from isamap.plan.placement import check_placement
+from isamap.report.compilation import workspace_lines
 from isamap.scheduler.memory.allocation import pack
 from isamap.source import Source
 
@@ -215,3 +216,19 @@ def test_buffers_that_cross_turns_keep_their_bytes() -> None:
     assert made.machine is not None
     assert fixed_bytes(made.program) < sum(padded_bytes(b) or 0 for b in made.program.buffers)
     assert lost_bytes(made.program, made.machine) == []
+
+
+def test_the_bytes_in_use_of_a_scratchpad_are_those_of_its_buffers_without_the_gaps() -> None:
+    path = ROOT / "docs" / "examples" / "gemm_requant.ir"
+    program, _ = compiled(path, "edge-npu", {"M": 64, "N": 64, "K": 64})
+    own = [b for b in program.buffers if b.memory == "spad"]
+    sizes = [(b.elements.value or 0) * b.dtype.size_bytes for b in own]
+    end = max((b.offset or 0) + size for b, size in zip(own, sizes, strict=True))
+    assert sum(sizes) < end, "the results stand at the end of the memory"
+    lines = list(workspace_lines(program))
+    assert f"spad: {sum(sizes)} bytes in use, and gaps between buffers, up to byte {end}" in lines
+    assert "acc: 16384 bytes in use" in lines
+    twice = replace(program, buffers=tuple(b for b in program.buffers for _ in range(2)))
+    assert f"spad: {sum(sizes)} bytes in use, and gaps between buffers, up to byte {end}" in workspace_lines(
+        twice
+    )
