@@ -142,7 +142,7 @@ def detect_device_machine(tensors: str, capability: list[int]) -> str:
     for name, found in shipped_headers().items():
         device = allowed.device_of(found.needed)
         least = [*device.capability] if device is not None and device.tensors == tensors else []
-        if least and least[0] == capability[0] and least <= capability:
+        if least and least[:1] == capability[:1] and least <= capability:
             fitting.append((least, len(found.chain), name))
     if not fitting:
         said = f"no shipped machine is for a `{tensors}` device of capability {capability}"

@@ -75,8 +75,14 @@ def mlp() -> tuple[Any, Any]:
 
 
 def convolution() -> tuple[Any, Any]:
-    layers = (torch.nn.Conv2d(3, 5, 3, padding=1), torch.nn.SiLU(), torch.nn.AvgPool2d(2), torch.nn.Flatten())
-    return torch.nn.Sequential(*layers, torch.nn.Linear(45, 7)).eval(), torch.randn(2, 3, 6, 6)
+    layers = (
+        torch.nn.Conv2d(3, 5, 3, padding=1),
+        torch.nn.BatchNorm2d(5),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+    )
+    head = (torch.nn.Flatten(), torch.nn.Linear(45, 7))
+    return torch.nn.Sequential(*layers, *head).eval(), torch.randn(2, 3, 6, 6)
 
 
 def attention() -> tuple[Any, Any]:
@@ -254,6 +260,14 @@ def graph_on(*places: str) -> Any:
             ),
         ),
         (
+            ("mps:0",),
+            {},
+            (
+                "error[no-machine-fits]: no shipped machine is for a `mps` device of capability []\n"
+                "  help: name its description: options={'machine': ...}"
+            ),
+        ),
+        (
             ("cuda:0",),
             {"machine": SM80, "pack": True},
             (
@@ -262,7 +276,7 @@ def graph_on(*places: str) -> Any:
             ),
         ),
     ],
-    ids=["two devices", "another machine", "packed"],
+    ids=["two devices", "another machine", "no machine", "packed"],
 )
 def test_a_graph_has_one_device_and_a_machine_for_it(
     places: tuple[str, ...], options: dict[str, Any], message: str
@@ -274,6 +288,20 @@ def test_a_graph_has_one_device_and_a_machine_for_it(
 
 def test_tensors_of_this_processor_have_no_device() -> None:
     assert locate(graph_on("cpu"), Options(machine=SM80)) == (Options(machine=SM80), None)
+
+
+def test_the_machine_of_a_graph_is_that_of_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def capability_of(device: Any) -> tuple[int, int]:
+        asked.append(device)
+        return 8, 9
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capability_of)
+    monkeypatch.setattr(segments, "check_device", asked.append)
+    options, device = locate(graph_on("cpu", "cuda:1"), Options())
+    assert (options.machine, str(device)) == (SM80, "cuda:1")
+    assert asked == [device, allowed.devices()["sm_80"]]
 
 
 def test_a_device_needs_its_compiler_and_its_driver() -> None:
