@@ -20,7 +20,7 @@ from isamap.driver.verifying import verify_case
 from isamap.machine import load_machine
 from isamap.machine.allowed import devices, headers
 from isamap.source import Source
-from tests.device_kernels import print_files, product, without_vector_products
+from tests.device_kernels import KERNELS, print_files, product, shipped, without_vector_products
 
 SM80, GROUPS = "nvidia-sm80", "nvidia-sm90-wgmma"
 ODD = {"M": 19, "N": 35, "K": 41}
@@ -119,6 +119,15 @@ def test_nvcc_makes_instructions_of_warp_groups_without_spills(name: str, tmp_pa
     assert int(re.findall(r"(\d+) bytes smem", said)[0]) == declared_bytes(files["source"])
     wanted = "HGMMA.64x64x16.F32" + ".BF16" * (name == "bf16")
     assert made_of(tmp_path)[wanted] >= called(files["source"])["wgmma"] > 0, "one for each call"
+
+
+@needs_nvcc
+def test_nvcc_spills_nothing_where_barriers_stand_in_loops(tmp_path: Path) -> None:
+    kernel, sizes = KERNELS["residual"]
+    assert isinstance(kernel, str)
+    files = print_files(shipped(kernel), SM80, sizes)
+    said = compiled(files["source"], json.loads(files["plan"])["compile"], tmp_path)
+    assert set(re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said)) == {("0", "0")}
 
 
 @needs_nvcc
