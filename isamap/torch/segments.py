@@ -169,9 +169,10 @@ def locate(graph: Any, options: Options) -> tuple[Options, Any]:
     found = {str(value.device): value.device for value in leaves if hasattr(value, "device")}
     others = sorted(name for name, device in found.items() if device.type != HERE)
     if options.machine == "host" and others:
-        device, torch = found[others[0]], import_module("torch")
-        ask = getattr(torch.get_device_module(device), "get_device_capability", lambda _: ())
-        options = replace(options, machine=detect_device_machine(device.type, [*ask(device)]))
+        device: Any = found[others[0]]
+        ask: Any = getattr(import_module("torch").get_device_module(device), "get_device_capability", None)
+        machine = detect_device_machine(device.type, [*ask(device)] if ask else [])
+        options = replace(options, machine=machine)
     own = device_of(load_machine(machine_of(options.machine)).target.features)
     mine = next((device for device in found.values() if own is not None and device.type == own.tensors), None)
     said, help_ = f"the tensors of this graph lie on {' and '.join(others)}", ""
