@@ -216,7 +216,7 @@ case("resize sizes, antialias", [("Resize", ["x", "", "", "z"], ["y"], {"mode": 
 case("resize of integers of two sizes",
      [("Resize", ["x", "", "s"], ["y"], {"mode": "linear"}), ("Resize", ["z", "", "s"], ["w"], {"mode": "cubic"})],
      {"x": whole(0, 255, (1, 1, 4, 5), np.uint8), "z": whole(-99, 99, (1, 1, 4, 5), np.int32)}, ["y", "w"],
-     {"s": sc([1, 1, 2, 2])}, opset=19)
+     {"s": np.asarray([1, 1, 2, 2], np.float32)}, opset=19)
 case("upsample of opset 9", [("Upsample", ["x", "s"], ["y"], {"mode": "nearest"})], {"x": f(1, 1, 2, 3)},
      constants={"s": np.asarray([1, 1, 2, 3], np.float32)}, opset=9)
 # arithmetic

@@ -20,12 +20,11 @@ from isamap.driver.api import _request  # pyright: ignore[reportPrivateUsage] - 
 from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.model_rewrites import form_of
 from isamap.graph import model_library
-from isamap.graph.model_library import ModelOptions, compile_program_of
+from isamap.graph.model_library import ModelOptions, compile_program_of, requests_of
 from isamap.graph.model_program import KernelCall, ModelProgram
 from isamap.graph.thresholds import AHEAD_KERNELS
 
 compile_those_ahead = model_library._compile_ahead  # pyright: ignore[reportPrivateUsage] - a step of its own
-requests_of = model_library._requests  # pyright: ignore[reportPrivateUsage] - what kernels are asked for with
 
 
 @pytest.fixture(autouse=True)
