@@ -33,10 +33,7 @@ PANEL = 64
 DOTTED = 4
 """The neighbouring rows of a column in a panel, which dot products of bytes read."""
 WIDENED_ROWS = 4
-"""The least rows of a left factor for which a panel becomes f32.
-
-Source: blocks of 32 weights of 4096 x 4096 took 0.8 and 2.1 ms for a row, and 13 and 6 ms for 16.
-"""
+"""The least rows for which a panel becomes f32: 4096 x 4096 weights took 0.8 and 2.1 ms for 1, 13 and 6 for 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +48,7 @@ class BlockedWeights:
     @property
     def panels(self) -> tuple[int, int]:
         """The number of panels, the last of which may have columns of zeros, and their columns."""
-        columns = len(self.codes)
-        return -(-columns // PANEL), min(PANEL, columns)
+        return -(-len(self.codes) // PANEL), min(PANEL, len(self.codes))
 
 
 def multiply_blocks(
@@ -64,20 +60,22 @@ def multiply_blocks(
     if more := blocks * size - x.shape[-1]:
         rows = o.call("Pad", rows, known_value([0, 0, 0, more], "i64"))
     parts, dots = 8 // weights.bits, () if is_exact else (DOTTED,)
-    shape = (rows.shape[0], blocks, parts, size // parts // prod(dots), *dots)
-    given = [rows.shaped(shape)] if is_exact else _quantise_rows(o, rows.shaped(shape))
+    inside = (blocks, parts, size // parts // prod(dots), *dots)
+    many = () if rows.shape[0] == 1 else rows.shape[:1]  # one row has no axis
+    given = [rows.shaped((*many, *inside))]
+    given = given if is_exact else _quantise_rows(o, given[0])
     text, (panels, width) = o.text(), weights.panels
-    (m, *places, b, n), loops = axes_of((*shape, panels, width))
-    y, total = text.write(x.dtype, (shape[0], panels, width)), text.temp("f32", (shape[0], width))
-    body = [nest(_over(loops, m, n), f"{total.at([m, n])} = 0;")]
-    body += _sum_blocks(text, given, weights, total, (m, *places, b, n), loops)
-    sums = total.at([m, n])
+    names, loops = axes_of((*many, *inside, panels, width))
+    m, places, (b, n) = names[: len(many)], names[len(many) : -2], names[-2:]
+    y, total = text.write(x.dtype, (*many, panels, width)), text.temp("f32", (*many, width))
+    sums, more = total.at([*m, n]), _sum_blocks(text, given, weights, total, (m, places, b, n), loops)
+    body = [nest(_over(loops, *m, n), f"{sums} = 0;"), *more]
     if bias is not None:
         sums = f"({sums} + {text.read(_in_panels(weights, bias.reshape(-1, 1), 'f32')).at([b, '0', n])})"
-    found = cast(TextTerm(sums, "f32"), x.dtype).text
-    body.append(nest(_over(loops, m, n), f"{y.at([m, b, n])} = {found};"))
+    sums = cast(TextTerm(sums, "f32"), x.dtype).text
+    body.append(nest(_over(loops, *m, n), f"{y.at([*m, b, n])} = {sums};"))
     text.state(nest({b: panels}, *body, word="seq"))
-    whole = text.done().shaped((shape[0], panels * width))
+    whole = text.done().shaped((rows.shape[0], panels * width))
     return slice_value(o, whole, {1: (0, columns, 1)}).shaped((*x.shape[:-1], columns))
 
 
@@ -95,10 +93,7 @@ def _in_panels(weights: BlockedWeights, array: Array, dtype: str) -> Value:
 
 
 def _bytes_in_panels(weights: BlockedWeights, inside: Sequence[int]) -> Value:
-    """Return the codes as bytes, with parts of a block in the same byte, in the order of panels.
-
-    Many wait in a file, instead of in memory, until the library is written.
-    """
+    """Return the codes as bytes, with parts of a block in the same byte, in the order of panels."""
     (columns, blocks, _), (panels, width) = weights.codes.shape, weights.panels
     joined = np.zeros((panels * width, blocks, *inside[1:]), np.uint8)
     for part in range(inside[0]):
@@ -106,59 +101,64 @@ def _bytes_in_panels(weights: BlockedWeights, inside: Sequence[int]) -> Value:
         joined[:columns] |= of_part << np.uint8(part * weights.bits)
     found = np.ascontiguousarray(np.moveaxis(joined.reshape(panels, width, blocks, *inside[1:]), 1, 3))
     if found.nbytes >= SPILLED_BYTES:
-        with suppress(OSError):  # without room for the file they wait in memory
+        with suppress(OSError):  # without room for the file they stay in memory until they are written
             found = np.frombuffer(spill(found.data), np.uint8).reshape(found.shape)
     return Value.of(found)
 
 
+def _known_strides(value: Value) -> str:
+    """Return the words that state the distances of neighbours, of which vectors read several."""
+    return f" strides({', '.join(('any', *map(str, value.walk[1:])))})" if value.rank > 1 else ""
+
+
 def _sum_blocks(
     text: KernelText, given: Sequence[Value], weights: BlockedWeights, total: Operand,
-    axes: Sequence[str], loops: Mapping[str, int],
+    axes: tuple[Sequence[str], Sequence[str], str, str], loops: Mapping[str, int],
 ) -> list[str]:  # fmt: skip
     """Return statements that add a panel's product to sums. `given` are rows, or their bytes, scales and sums."""
-    m, g, p, q, *k, b, n = axes
-    row, *more = map(text.read, given)
-    byte = text.read(_bytes_in_panels(weights, row.shape[2:])).at([b, g, q, n, *k])
+    m, (g, p, q, *k), b, n = axes
+    row, *more = (text.read(value, _known_strides(value) if given[1:] else "") for value in given)
+    codes = _bytes_in_panels(weights, row.shape[len(m) + 1 :])
+    byte = text.read(codes, _known_strides(codes)).at([b, g, q, n, *k])
     scale = text.read(_in_panels(weights, weights.scales, "f32")).at([b, g, n])
     point, dtype = str(weights.points), "i32"
     if weights.points.ndim:
-        dtype = "f32" if weights.points.dtype.kind == "f" else dtype
-        points = text.read(_in_panels(weights, weights.points, "f32" if dtype == "f32" else "u8"))
-        point = cast(points.term([b, g, n]), dtype).text
+        kind, dtype = ("f32", "f32") if weights.points.dtype.kind == "f" else ("u8", dtype)
+        point = cast(text.read(_in_panels(weights, weights.points, kind)).term([b, g, n]), dtype).text
     shift, mask = f"{weights.bits}*{p}", (1 << weights.bits) - 1
     if more:
-        scale, sums = f"({more[0].at([g, m])} * {scale})", more[1].at([g, m])
+        scale, sums = f"({more[0].at([g, *m])} * {scale})", more[1].at([g, *m])
         code = byte if weights.bits == 8 else f"{byte} >> u8({shift}) & {mask}"
-        start, term = f"i32(0) - {point} * {sums}", f"i32({code}) * i32({row.at([g, m, p, q, *k])})"
+        start, term = f"i32(0) - {point} * {sums}", f"i32({code}) * i32({row.at([g, *m, p, q, *k])})"
     else:
         code = f"i32({byte})" if weights.bits == 8 else f"(i32({byte}) >> i32({shift}) & {mask})"
         code = f"(f32({code}) - {point})" if dtype == "f32" else f"f32({code} - {point})"
-        x = cast(row.term([m, g, p, q]), "f32").text
-        if most_of(total.shape[0]) >= WIDENED_ROWS:
+        x = cast(row.term([*m, g, p, q]), "f32").text
+        if m and most_of(total.shape[0]) >= WIDENED_ROWS:
             wide = text.temp("f32", (*row.shape[1:], total.shape[1])).at([g, p, q, n])
             return [
                 nest(_over(loops, g, p, q, n), f"{wide} = {code} * {scale};"),
-                nest(_over(loops, m, n, g, p, q), f"{total.at([m, n])} += {x} * {wide};"),
+                nest(_over(loops, *m, n, g, p, q), f"{total.at([*m, n])} += {x} * {wide};"),
             ]
         start, term = "0", f"{x} * {code}"
-    part = text.temp("i32" if more else "f32", total.shape).at([m, n])
+    part = text.temp("i32" if more else "f32", total.shape).at([*m, n])
     steps = (
-        nest(_over(loops, m, n), f"{part} = {start};"),
-        nest(_over(loops, m, n, p, q, *k), f"{part} += {term};"),
-        nest(_over(loops, m, n), f"{total.at([m, n])} += f32({part}) * {scale};"),
+        nest(_over(loops, *m, n), f"{part} = {start};"),
+        nest(_over(loops, *m, n, p, q, *k), f"{part} += {term};"),
+        nest(_over(loops, *m, n), f"{total.at([*m, n])} += f32({part}) * {scale};"),
     )
     return [nest(_over(loops, g), *steps, word="seq")]
 
 
 def _quantise_rows(o: Applied, x: Value) -> Sequence[Value]:
     """Return rows quantised by block: bytes, the scale of a block's largest number as 127, and sums of bytes."""
-    text, (rows, blocks, *inside) = o.text(), x.shape
+    text, (*rows, blocks, p, q, k) = o.text(), x.shape
     axes, loops = axes_of(x.shape)
-    m, g, *rest = axes
-    codes = text.write("i8", (blocks, rows, *inside)).at([g, m, *rest])
-    scale, sums = (text.write(dtype, (blocks, rows)).at([g, m]) for dtype in ("f32", "i32"))
-    top = text.temp("f32", (blocks, rows)).at([g, m])
-    by, number = _over(loops, g, m), cast(text.read(x).term(axes), "f32").text
+    *m, g = axes[:-3]
+    codes = text.write("i8", (blocks, *rows, p, q, k)).at([g, *m, *axes[-3:]])
+    scale, sums = (text.write(dtype, (blocks, *rows)).at([g, *m]) for dtype in ("f32", "i32"))
+    top = text.temp("f32", (blocks, *rows)).at([g, *m])
+    by, number = _over(loops, g, *m), cast(text.read(x).term(axes), "f32").text
     text.loop(by, f"{top} = 0;")
     text.loop(loops, f"{top} max= abs({number});")
     text.loop(by, f"{scale} = {top} / 127;")

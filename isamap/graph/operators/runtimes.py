@@ -305,9 +305,9 @@ def _matmul_nbits(o: Applied) -> Value:
     if 8 % bits == 0 and size % (32 // bits) == 0 and group is None:
         is_exact = o.integer("accuracy_level", 0) < 4 or points.dtype.kind not in "iu"
         bias, weights = o.optional(5), BlockedWeights(codes, points, by, bits)
-        if bias is not None and bias.known is not None:
-            return multiply_blocks(o, x, weights, bias.known, is_exact=is_exact)
-        return _plus(o, multiply_blocks(o, x, weights, None, is_exact=is_exact), bias)
+        known = None if bias is None else bias.known
+        y = multiply_blocks(o, x, weights, known, is_exact=is_exact)
+        return y if known is not None else _plus(o, y, bias)
     group = np.arange(depth) // size if group is None else group.reshape(-1)[:depth]
     real = codes.reshape(columns, -1)[:, :depth].astype(np.float32)
     real = (real - np.broadcast_to(points, by.shape)[:, group].astype(np.float32)) * by[:, group]
