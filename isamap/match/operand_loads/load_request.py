@@ -51,7 +51,7 @@ def count_registers(places: Places, shape: tuple[int, ...]) -> int:
     if register is None:
         return 1
     coordinates = dict(zip((f"%{axis}" for axis in range(len(shape))), np.indices(shape), strict=True))
-    return len(np.unique(register.evaluate(coordinates)))
+    return len(set(np.ravel(register.evaluate(coordinates)).tolist()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ addition are found the same way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Instruction, Operand, Read
@@ -31,6 +32,7 @@ from isamap.match.operand_loads.load_request import (
     Lookup,
     MoveSearch,
     OperandMove,
+    Places,
     Present,
     Repertoire,
     placement_of,
@@ -41,6 +43,7 @@ from isamap.match.patterns.lane_indices import bind_affine, compare_by_lanes, in
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, span_factor
 from isamap.match.patterns.reach import (
     Params,
+    Valid,
     axis_limits,
     coordinate_names,
     fit_shape,
@@ -174,18 +177,29 @@ _Built = tuple[
 
 def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
     """Return parameters, extents and masks with which an instruction covers a register, and its value, or None."""
-    params = fit_shape(pattern.output, request.shape)
-    if params is None or placement_of(pattern.output, params) != request.placement:
-        return None
     valid = tuple(ONE if n in request.idle else part for n, part in enumerate(request.valid))
-    placed = axis_limits(pattern, params, pattern.target.index, request.shape, valid, request.idle)
+    placed = _place_axes(pattern, request.shape, valid, request.idle, request.placement)
     if placed is None:
         return None
-    limits, masks = placed
-    coordinates = dict(zip(coordinate_names(len(request.shape)), pattern.target.index, strict=True))
-    prefixed = {a: Index.of(f"%{a}") for a in limits}
-    over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
-    return params, limits, masks, lay_over(request.expr, over_axes, {f"%{a}": e for a, e in limits.items()})
+    params, limits, masks, over_axes = placed
+    expr = lay_over(request.expr, over_axes, {f"%{a}": e for a, e in limits.items()})
+    return dict(params), dict(limits), dict(masks), expr
+
+
+@lru_cache(maxsize=1 << 14)
+def _place_axes(
+    pattern: Pattern, shape: tuple[int, ...], valid: Valid, idle: tuple[int, ...], placement: Places
+) -> tuple[Params, dict[str, int], dict[str, Index], dict[str, Index]] | None:
+    """Return what `_lay_axes` returns, with the coordinates over the axes instead of a value."""
+    params = fit_shape(pattern.output, shape)
+    if params is None or placement_of(pattern.output, params) != placement:
+        return None
+    placed = axis_limits(pattern, params, pattern.target.index, shape, valid, idle)
+    if placed is None:
+        return None
+    prefixed = {a: Index.of(f"%{a}") for a in placed[0]}
+    coordinates = zip(coordinate_names(len(shape)), pattern.target.index, strict=True)
+    return params, *placed, {d: i.substitute(prefixed) for d, i in coordinates}
 
 
 def _move(
