@@ -19,7 +19,7 @@ from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import map_reads, parts_of, with_parts
 from isamap.machine.timings import LINE_BYTES
 from isamap.match.moves.chains import timed_steps
-from isamap.match.moves.scratch_buffers import find_clearing, find_dma, movers, scratchpads
+from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchpads
 from isamap.match.moves.transfers import Copy, computed_counts, copy_by_axes, find_transfer, moved_counts
 from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
 from isamap.match.operand_loads.store_search import find_operand_store
@@ -214,7 +214,7 @@ class _MemoryChoice:
 
     def _find_memories(self, step: Copy) -> dict[str, set[str]] | None:
         found: dict[str, set[str]] = {}
-        for pattern in movers(self.search):
+        for pattern in self.search.known.assigning:
             memories = {o.name: o.memory or "" for o in pattern.instruction.operands}
             for bindings in unify_once(pattern.value, step.value):
                 places = [(b.name, b.subject) for b in bindings if b.name in memories]

@@ -80,7 +80,7 @@ def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma
     if key not in search.movers:
         runs = in_runs(copy, counts)
         ways = [(copy, counts), *([runs] if runs is not None else [])]
-        patterns = [p for p in movers(search) if _ends_match(copy, p, search)]
+        patterns = [p for p in search.known.assigning if _ends_match(copy, p, search)]
         found = (_most_at_once(*way, pattern, search) for pattern in patterns for way in ways)
         search.movers[key] = min(
             (dma for dma in found if dma is not None), key=lambda dma: (dma.cost_ns, dma.issues), default=None
@@ -116,11 +116,6 @@ def _most_at_once(
         if known:
             return min(known, key=lambda dma: (dma.cost_ns, dma.issues))
     return None
-
-
-def movers(search: MoveSearch) -> list[Pattern]:
-    """Return the instructions that assign to memory a value read there, an expression of it, or a number."""
-    return search.known.assigning
 
 
 def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[dict[str, str]]:
@@ -509,7 +504,7 @@ class _Composition:
 
     def _compute_into(self, value: Expr, memory: str) -> WayIn | None:
         found: list[WayIn] = []
-        for pattern in movers(self.search):
+        for pattern in self.search.known.assigning:
             if pattern.output.memory != memory or not heads_match(pattern.value, value):
                 continue
             for bindings in unify_once(pattern.value, value):
@@ -561,7 +556,7 @@ def _with_parts_in(value: Expr, here: Mapping[Expr, Read]) -> Expr:
 
 def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> ScratchMove | None:
     """Return the store of sums from a scratchpad by instructions that compute with them, or None."""
-    for pattern in movers(search):
+    for pattern in search.known.assigning:
         read = [o for o in pattern.instruction.operands if o.role == "in" and o.memory == home]
         if read and read[0].dtype == operand.dtype:
             return ScratchMove(pattern.name, 1, 0.0)  # its time is that of the statement that computes

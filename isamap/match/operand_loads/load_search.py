@@ -68,10 +68,7 @@ def find_place(
         for part, size in zip(request.valid, request.shape, strict=True)
     ):
         return None
-    limits = {
-        d.removeprefix("%"): size
-        for d, size in zip(coordinate_names(len(request.shape)), request.shape, strict=True)
-    }
+    limits = {str(coordinate): size for coordinate, size in enumerate(request.shape)}
     binding = Binding(name, tuple(Index.of(a) for a in limits), request.expr)
     return search.locate(instruction, binding, params, limits)
 
