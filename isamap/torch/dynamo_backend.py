@@ -168,26 +168,12 @@ def _compile_sizes(module: Any, given: Sequence[Any], options: Options) -> Torch
 
 def _decompositions() -> dict[Any, Any]:
     """Return decompositions for operations that no kernel computes as a whole."""
-    torch: Any = import_module("torch")
-    aten = torch.ops.aten
-    return import_module("torch._decomp").get_decompositions(
-        [
-            aten.native_layer_norm_backward,
-            aten._softmax_backward_data,
-            aten._log_softmax_backward_data,
-            aten.silu_backward,
-            aten.hardswish_backward,
-            aten.hardtanh_backward,
-            aten.addcmul,
-            aten.addcdiv,
-            aten.lerp,
-            aten.mse_loss,
-            aten.mse_loss_backward,
-            aten.native_batch_norm,  # not functional but for its decompositions
-            aten._native_batch_norm_legit,
-            aten._native_batch_norm_legit_no_training,
-        ]
-    )
+    aten: Any = import_module("torch").ops.aten
+    names = """addcmul addcdiv lerp mse_loss mse_loss_backward native_layer_norm_backward _softmax_backward_data
+        _log_softmax_backward_data silu_backward hardswish_backward hardtanh_backward native_batch_norm
+        _native_batch_norm_legit _native_batch_norm_legit_no_training"""  # these three are not functional
+    operations = [getattr(aten, name) for name in names.split()]
+    return import_module("torch._decomp").get_decompositions(operations)
 
 
 # What AOT makes of a program, passed by where it was seen to hand on what it gets.

@@ -210,8 +210,16 @@ def _test(op: str, **attributes: Any) -> Row:
 
 def _fill(c: AtenCall) -> str:
     """Return a tensor filled with one number."""
-    value = c.given.get("fill_value", c.given.get("value", 1 if "ones" in name_of(c.node) else 0))
+    default = c.given.get("s", 1 if "ones" in name_of(c.node) else 0)
+    value = c.given.get("fill_value", c.given.get("value", default))
     return c.expanded(c.term(value), *c.shape)
+
+
+def _range(c: AtenCall) -> str:
+    """Return the numbers of a range as a constant."""
+    if c.shape[0] > 1 << 16:
+        raise NotTaken("a range of very many numbers")
+    return c.numbers(c.given.get("start", 0) + c.given.get("step", 1) * np.arange(c.shape[0]), c.dtype)
 
 
 def _bucket(c: AtenCall) -> str:
@@ -413,7 +421,9 @@ def _layer_norm(c: AtenCall) -> tuple[str, ...]:
     )
 
 
-def _group_norm(c: AtenCall) -> tuple[str, ...]:
+def _group_norm(c: AtenCall) -> str | tuple[str, ...]:
+    if c.wants(1) or c.wants(2):
+        return decompose_call(c)
     result, c.dtype = c.dtype, wide_type(c.dtype)
     batch, channels, groups = c.sizes[0], c.sizes[1], c["group"]
     rows = c.shaped(c.x, batch, groups, -1)
@@ -581,13 +591,16 @@ _ELEMENTS: Mapping[str, Row] = {
         (_mask, "masked_fill.Scalar masked_fill.Tensor"),
         (lambda c: c.x, "_to_copy clone alias detach lift_fresh_copy convert_element_type"),
         (_fill, "full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty"),
-        (_fill, "fill.Scalar fill.Tensor"),
+        (_fill, "fill.Scalar fill.Tensor zero zeros ones full scalar_tensor"),
+        (_range, "arange arange.start arange.start_step"),
         (lambda c: c.expanded(c.term(c["src"]), *c.shape), "copy"),
         (_bucket, "bucketize.Tensor"),
-        (decompose_call, "addcmul addcdiv lerp.Scalar lerp.Tensor celu selu frac glu hardshrink softshrink logit"),
-        (decompose_call, "threshold nan_to_num heaviside sinc logaddexp mse_loss smooth_l1_loss huber_loss"),
-        (decompose_call, "binary_cross_entropy binary_cross_entropy_with_logits"),
-        (decompose_call, "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self"),
+        (decompose_call, """addcmul addcdiv lerp.Scalar lerp.Tensor celu selu frac glu hardshrink softshrink logit
+            threshold nan_to_num heaviside sinc logaddexp logaddexp2 xlogy.Tensor xlogy.Scalar_Other
+            xlogy.Scalar_Self special_entr mse_loss smooth_l1_loss huber_loss binary_cross_entropy
+            binary_cross_entropy_with_logits binary_cross_entropy_backward smooth_l1_loss_backward
+            huber_loss_backward elu_backward glu_backward hardsigmoid_backward leaky_relu_backward
+            log_sigmoid_backward logit_backward mish_backward softplus_backward"""),
     ),
 }  # fmt: skip
 
@@ -608,7 +621,7 @@ _SUMS: Mapping[str, Row] = name_rows(
     (_distances, "_cdist_forward"),
     (_softmax("Softmax"), "_softmax"),
     (_softmax("LogSoftmax"), "_log_softmax"),
-    (decompose_call, "_safe_softmax"),
+    (decompose_call, "_safe_softmax nansum count_nonzero count_nonzero.dim_IntList addr"),
     (_cumulate_by("CumSum"), "cumsum"),
     (_cumulate_by("CumProd"), "cumprod"),
     (lambda c: c("MatMul", *map(c.term, c.terms)), "mm bmm mv"),
@@ -625,11 +638,11 @@ _PLACES: Mapping[str, Row] = {
     **name_rows(
         (
             decompose_call,
-            "pixel_shuffle pixel_unshuffle im2col diag_embed roll slice_scatter select_scatter",
-        ),
-        (
-            decompose_call,
-            "_unsafe_masked_index index_add index_copy index_fill.int_Scalar index_fill.int_Tensor",
+            """pixel_shuffle pixel_unshuffle im2col col2im diag_embed roll rot90 take slice_scatter select_scatter
+            index_add index_copy index_fill.int_Scalar index_fill.int_Tensor _unsafe_masked_index select_backward
+            _unsafe_masked_index_put_accumulate embedding_dense_backward slice_backward unfold_backward
+            reflection_pad1d_backward reflection_pad2d_backward nll_loss_backward nll_loss2d_backward
+            max_pool2d_with_indices_backward""",
         ),
     ),
 }
@@ -645,7 +658,11 @@ _SEVERAL: Mapping[str, Row] = {
         (_spread(is_root=False, has_mean=True), "var_mean.correction"),
         (_spread(is_root=True, has_mean=True), "std_mean.correction"),
         (_attention, "_scaled_dot_product_flash_attention_for_cpu"),
-        (decompose_call, "nll_loss_forward nll_loss2d_forward adaptive_max_pool2d log_sigmoid_forward"),
+        (
+            decompose_call,
+            """nll_loss_forward nll_loss2d_forward adaptive_max_pool2d log_sigmoid_forward aminmax
+            native_group_norm_backward native_batch_norm_backward _prelu_kernel_backward""",
+        ),
     ),
 }
 

@@ -191,8 +191,9 @@ def locate(graph: Any, options: Options) -> tuple[Options, Any]:
 
 def refusal(node: Any, where: Any) -> str:
     """Return why no kernel performs a node with tensors on a device of torch, or "" if one may."""
-    name = name_of(node)
-    if not any(name in table for table in (OPERATIONS, PARTS, POINTWISE, ROWS)):
+    name, terms = name_of(node), [term.meta.get("val") for term in node.all_input_nodes]
+    is_of_sizes = terms and not any(hasattr(term, "layout") for term in terms)
+    if is_of_sizes or not any(name in table for table in (OPERATIONS, PARTS, POINTWISE, ROWS)):
         return NO_KERNEL
     is_several = isinstance(node.meta["val"], tuple | list)
     results = [user for user in node.users if is_result(user)] if is_several else [node]

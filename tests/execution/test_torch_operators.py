@@ -362,6 +362,68 @@ def test_windows_over_images_are_those_of_torch() -> None:
     check(OF_IMAGES, torch.randn(2, 4, 6, 7))
 
 
+aten: Any = torch.ops.aten
+GRADIENTS_AND_MADE: OfTwo = {
+    "units": lambda x, y: (
+        aten.leaky_relu_backward(y, x, 0.1, False), aten.elu_backward(y, 1.5, 1, 1, False, x),
+        aten.elu_backward(y, 1.5, 1, 1, True, x), aten.softplus_backward(y, x * 9, 1.0, 20.0),
+        aten.mish_backward(y, x), aten.hardsigmoid_backward(y, x * 4), aten.glu_backward(y[:, :4], x, 1),
+        *aten._prelu_kernel_backward(y, x, x[0]), aten.logit_backward(y, x.sigmoid()),
+        aten.log_sigmoid_backward(y, x, aten.log_sigmoid_forward(x)[1]),
+    ),
+    "losses": lambda x, y: (
+        aten.smooth_l1_loss_backward(y, x, y, 0, 0.7), aten.huber_loss_backward(y, x, y, 0, 0.7),
+        aten.binary_cross_entropy_backward(y, x.sigmoid(), y.sigmoid()),
+    ),
+    "places": lambda x, y: (
+        aten.select_backward(y, [5, 3, 8], 1, 2), aten.slice_backward(y, [5, 17], 1, 1, 17, 2),
+        aten.unfold_backward(y[:, :6].reshape(5, 2, 3), [5, 5], 1, 3, 2),
+        aten.reflection_pad1d_backward(y, x[:, :5], [2, 1]), torch.rot90(x, 3),
+        torch.take(x, torch.tensor([[0, -1]])),
+        aten.embedding_dense_backward(y, torch.tensor([0, 3, 3, 1, 1]), 4, 0, False),
+    ),
+    "sums": lambda x, y: (
+        x.relu().count_nonzero(1), torch.where(x > 1, math.nan, x).nansum(0), *x.aminmax(), *y.aminmax(dim=1),
+        torch.logaddexp2(x, y), torch.special.entr(x), torch.addr(x, y[:, 0], y[0], beta=0.5),
+    ),
+    "made tensors": lambda x, _: (
+        x + torch.zeros(8), torch.full((5, 8), 7) + x, torch.arange(8) * x, torch.arange(7.5, 3.5, -0.5) - x,
+        torch.ones(8) > x, torch.scalar_tensor(3.0) * x, torch.arange(8, dtype=torch.bfloat16) * x.bfloat16(),
+    ),
+}  # fmt: skip
+
+
+def test_gradients_and_made_tensors_are_those_of_torch() -> None:
+    check(GRADIENTS_AND_MADE, torch.randn(5, 8), torch.randn(5, 8))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_step_of_training_is_in_libraries(dtype: str) -> None:
+    classes, words = torch.tensor([1, -100, 2]), torch.tensor([[0, 1], [3, 1], [2, 2]])
+
+    def model(x: Any, weight: Any, norm: Any) -> Any:
+        of_words = functional.embedding(words, weight, padding_idx=0).transpose(1, 2)
+        y = functional.group_norm(of_words + x, 2, norm[0], norm[1])
+        y = functional.max_pool2d(
+            functional.leaky_relu(functional.batch_norm(y, None, None, training=True))[None], 2
+        )
+        return functional.cross_entropy(y[0, :, :, 0], classes)
+
+    def given() -> list[Any]:
+        torch.manual_seed(1)
+        shapes = (3, 8, 2), (4, 8), (2, 8)
+        return [torch.randn(s).to(getattr(torch, dtype)).requires_grad_() for s in shapes]
+
+    ours, theirs = given(), given()
+    torch.compile(model, backend=backend.backend, options=OPTIONS)(*ours).backward()
+    model(*theirs).backward()
+    allowed = {"rtol": 3e-2, "atol": 1e-2} if dtype == "bfloat16" else {"rtol": 1e-4, "atol": 1e-5}
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, **allowed)
+    found = backend.explain(model, given(), training=True, options=OPTIONS)
+    assert not [(n.operation, n.why) for n in found.nodes if n.where == "eager"]
+
+
 def table() -> str:
     """Return the table of operations as the page has it."""
     rows = ["| | operations of `aten` |", "|---|---|"]
