@@ -389,13 +389,19 @@ class _Allocation:
         A value of another web may have overwritten this part first. That one may lie elsewhere now.
         """
         every, web = self.trace.values, self._web(value)
-        own, found = every[value], [value]
-        for time, other in chain.from_iterable(every[one].overwritten for one in found):
-            it = every[other]
-            if time <= end and other not in found and it.low < own.high and own.low < it.high:
+        own, found, seen = every[value], [value], {value}
+
+        def overlaps(it: _Value) -> bool:
+            return own.first < it.first <= end and it.low < own.high and own.low < it.high
+
+        if not any(overlaps(every[other]) for other in self.values[web]):
+            return False  # what other webs overwrite need not be followed
+        for _, other in chain.from_iterable(every[one].overwritten for one in found):
+            if other not in seen and overlaps(every[other]):
                 if self._web(other) == web:
                     return True
                 found.append(other)
+                seen.add(other)
         return False
 
     def _extend(self, webs: Sequence[int], gone: int, moves: Mapping[int, int], anchor: int) -> bool:
