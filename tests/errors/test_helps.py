@@ -66,6 +66,7 @@ FOLLOWED = {
         for i in M, j in N { C[i] += A[i, j]; } for i in M { D[i] += C[i]; } }""",
     "scalar-temporary": """kernel k(M) { in A: f32[M]; out B: f32[M]; temp t: f32[M];
         for i in M { t[i] = A[i]; B[i] = t[i]*t[i]; } }""",
+    "statement-at-top": "kernel copy(M) { in A: f32[M]; out B: f32[M]; for m in M { B[m] = A[m]; } }",
     "temporary-used-before": """kernel k(M) { in A: f32[M]; out B: f32[M]; temp t: f32[M];
         for i in M { t[i] = A[i]; } for i in M { B[i] = t[i]; } }""",
     "transposed-subscripts": """kernel k(M, N) where M <= N, N <= M { in A: f32[M, N]; out B: f32[N, M];

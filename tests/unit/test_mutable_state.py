@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTABLE: dict[str, tuple[str, ...]] = {
     "builds one value: made, filled and read inside one function that returns a record": (
         "isamap/adjoint/backward:Backward",
-        "isamap/adjoint/names:AdjointNames",
+        "isamap/adjoint/value_storage:AdjointNames",
         "isamap/adjoint/single_assignment:Values",
         "isamap/adjoint/value_storage:StorageState",
         "isamap/emit/c_body:BodyWriter",
