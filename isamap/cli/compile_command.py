@@ -57,7 +57,8 @@ class Shown:
         "--report", "PATH",
         "Also write a report on the compilation, for example `--report gemm.html`. The ending selects the format: "
         ".html is a page with pictures, .txt is text (`-` prints it), .json has the facts; a FOLDER gets all of "
-        "them and each picture as SVG. By default no report is written. A model's is a table: .txt, .json or `-`.",
+        "them and each picture as SVG. By default no report is written. For a model, the report is a table of its "
+        "layers: .txt, .json or `-`.",
     )  # fmt: skip
     trace: str | None = one_word(
         "--trace", "FILE",

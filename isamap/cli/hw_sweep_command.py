@@ -426,7 +426,7 @@ def _neighbours(axes: Sequence[SweptParameter], cases: int) -> list[list[int]]:
 
 
 def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> SweptDescription:
-    """Write the description at a point next to the changed and the user's own ones that it extends; return it."""
+    """Write the description at a point, and those that it extends if changed or the user's own. Return it."""
     files = edit_parameters(chain, point)
     folder.mkdir()
     for one, before in zip(files, chain, strict=True):

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.cli.answers import Answer, Finding, write_text
+from isamap.cli.answers import Answer, Finding, check_new, write_text
 from isamap.cli.import_command import CONSTANTS, import_file
 from isamap.cli.option_parser import CommandOptions, one_word, refuse
 from isamap.driver.options import WORD, Option, count, flags_of, given_flags, one_of, option, read_count
@@ -121,6 +121,8 @@ def compile_whole(
     if report not in (None, "-") and Path(report).suffix not in (".txt", ".json"):
         said = f"`--report` of a model is a table of its layers, and `{report}` is no .txt or .json"
         raise UsageProblem.of("usage", said, help="write `--report layers.txt`, or `--report -` to print it")
+    if report not in (None, "-") and not force:
+        check_new(Path(report))
     with Progress() as progress:
         found, warnings = read_model(
             model, how, sizes, progress, constant=asked.constant, fusion=asked.fusion, room=room

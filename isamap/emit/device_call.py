@@ -29,7 +29,8 @@ _SCALARS: Mapping[str, Any] = {
 class DeviceProgram:
     """The kernels of a program, loaded into the context that is current at the first call.
 
-    `library` replaces the library of the driver that the plan names, and `plan` the file of the plan.
+    `library` replaces the library of the driver that the plan names, and `plan` the file of the plan. The images
+    stay loaded until the process ends.
     """
 
     def __init__(
@@ -42,28 +43,35 @@ class DeviceProgram:
         self._library = library
         self._kernels: dict[str, ctypes.c_void_p] = {}
         self._prepared: tuple[Any, list[tuple[Any, ...]], list[Any]] | None = None
+        self._checked: tuple[Any, ...] | None = None
 
     def __call__(self, *tensors: Any, stream: int | None = None, **scalars: float) -> None:
         """Launch the program's kernels on a stream of the device, by default torch's current one.
 
         Raises: ValueError for tensors or scalars that the plan does not take, RuntimeError if the driver refuses.
         """
-        places = [t.data_ptr() for t in tensors]
-        if self._prepared is None or self._prepared[0][: len(places)] != tuple(places):
+        given = (*((t.data_ptr(), t.dtype, tuple(t.shape), t.is_contiguous()) for t in tensors), *scalars)
+        if given != self._checked:
             self._check(tensors, scalars)
-        self.launch(places, tensors[0], stream, **scalars)
+            self._checked = given
+        self.launch([t.data_ptr() for t in tensors], tensors[0], stream, **scalars)
 
     def launch(self, places: Sequence[int], like: Any, stream: int | None = None, **scalars: float) -> None:
         """Launch the kernels on arrays at these addresses. Buffers are allocated where the tensor `like` lies."""
-        if stream is None:
-            cuda: Any = import_module("torch").cuda
-            with cuda.device(like.device):
-                return self.launch(places, like, cuda.current_stream(like.device).cuda_stream, **scalars)
+        cuda: Any = import_module("torch").cuda
+        with cuda.device(like.device):
+            if stream is None:
+                self._launch(places, like, cuda.current_stream(like.device).cuda_stream, scalars)
+            else:
+                with cuda.stream(cuda.ExternalStream(stream, device=like.device)):
+                    self._launch(places, like, stream, scalars)
+
+    def _launch(self, places: Sequence[int], like: Any, stream: int, scalars: Mapping[str, float]) -> None:
         if not self._kernels:
             self._load()
-        # Torch gives the memory of buffers to later calls on the same stream only, as they end with this call.
+        # The allocator reuses these buffers in the order of the stream that is torch's current one here.
         size = like.element_size()
-        buffers = [like.new_empty(-(-buffer["bytes"] // size) + 16) for buffer in self.plan["buffers"]]
+        buffers = [like.new_empty(max(1, -(-buffer["bytes"] // size))) for buffer in self.plan["buffers"]]
         places = (*places, *(buffer.data_ptr() for buffer in buffers))
         key = (*places, *sorted(scalars.items()))
         prepared = self._prepared
@@ -71,7 +79,6 @@ class DeviceProgram:
             prepared = self._prepared = (key, *self._prepare(places, scalars))
         for kernel, blocks, lanes, given in prepared[1]:
             self._driver("launch", kernel, blocks, 1, 1, lanes, 1, 1, 0, ctypes.c_void_p(stream), given, None)
-        return None
 
     def _check(self, tensors: tuple[Any, ...], scalars: Mapping[str, float]) -> None:
         arrays = self.plan["arrays"]

@@ -49,7 +49,7 @@ static inline $F number_$n($U whole) {
   return __builtin_convertvector((i32x$N)whole, $F);
 }
 
-/* Whether a < b does not hold somewhere. */
+/* Return whether a < b is false in a lane. */
 static inline int some_beyond_$n($F a, $F b) {
   const $U within = where_$n(a < b);
   uint32_t bits[$N];

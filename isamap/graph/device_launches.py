@@ -51,17 +51,19 @@ class DeviceModel:
 
 
 def check_device(device: Device) -> None:
-    """Check that the compiler and the driver of a device are there. Raises: MissingTool."""
+    """Check that the compiler and the driver of a device are installed. Raises: MissingTool."""
     find_program(device.compile)
     try:
         ctypes.CDLL(device.driver["library"])
     except OSError as missing:
-        help_ = "install the device's driver, or run the model where it is"
-        raise MissingTool.of("platform-lacks-runner", f"a device's driver: {missing}", help=help_) from None
+        help_ = "install the driver, or move the model and its inputs to the processor"
+        raise MissingTool.of(
+            "platform-lacks-runner", f"the driver of this device cannot be loaded: {missing}", help=help_
+        ) from None
 
 
 def compile_for_device(program: ModelProgram, how: ModelOptions, where: Any) -> DeviceModel:
-    """Return a program without other steps than kernels, for a device of torch. Raises: IsamapError of every kind."""
+    """Return a program of kernels, compiled for a device of torch. Raises: IsamapError of every kind."""
     machine, names, printed = load_machine(how.machine), list(program.kernels), dict[str, PrintedKernels]()
     requests = [replace(request, packed=()) for request in requests_of(program, how, runs=True)]
     work = partial(make_kernel, lowered=True)

@@ -113,7 +113,7 @@ def compile_as_passed(request: Request) -> Compiled:
 
 
 def with_free_strides(program: ModelProgram) -> dict[str, str]:
-    """Return the texts of kernels, whose operands may have any strides where a step passes part of a tensor.
+    """Return the texts of kernels, in which an operand that reads part of a tensor may have any strides but the last.
 
     Machines with scratchpads may otherwise read an operand of a sum as an array without gaps.
     """
@@ -121,7 +121,7 @@ def with_free_strides(program: ModelProgram) -> dict[str, str]:
     for step in (step for step in program.steps if isinstance(step, KernelCall)):
         names = {name for name, view in step.reads.items() if view.is_part}
         kernel, last = parse_kernel(Source("kernel", texts[step.kernel])), (Index.of(1),)
-        free = {o.name: replace(o, strides=(None,) * (len(o.shape) - 1) + last) for o in kernel.operands}
+        free = {o.name: replace(o, strides=((None,) * len(o.shape) + last)[1:]) for o in kernel.operands}
         operands = (free[o.name] if o.name in names else o for o in kernel.operands)
         texts[step.kernel] = print_routine(replace(kernel, operands=tuple(operands)))
     return texts

@@ -294,6 +294,8 @@ def _in_blocks(graph: _Rewriting, node: Node) -> Node | None:
     maker = graph.makers.get(node.inputs[1]) if node.op == "MatMul" and not node.domain else None
     if maker is None or maker.op != "DequantizeLinear" or maker.domain:
         return None
+    if any(name and name not in graph.constants for name in maker.inputs[2:3]):
+        return None  # the zero point is not known before the call
     codes, scales, points = map(graph.array, (*maker.inputs, "")[:3])
     size, axis, kind = maker.attributes.get("block_size"), maker.attributes.get("axis", 1), codes.dtype.name
     bits = {"int2": 2, "int4": 4, "int8": 8}.get(kind.removeprefix("u"), 0)

@@ -100,8 +100,8 @@ class Device:
     `library` are its drivers, "" where isamap has no host code for it, and `counted_by` their function that
     counts devices. Files of kernels end in `ending`, and `compile` is a command for them, whose result ends in
     `image`. `driver` are the functions that load an image, find a kernel, launch it and unload the image.
-    `tensors` is torch's word for the device whose memory the kernels access, and `capability` the least of torch's
-    numbers of a device that runs them, of those with the same first number.
+    `tensors` is torch's device type of the arrays that the kernels access. `capability` is the lowest compute
+    capability that runs the kernels. A device fits if its first number is the same and its capability is not lower.
     """
 
     library: str = ""

@@ -43,7 +43,9 @@ def edit_parameters(chain: tuple[File, ...], values: Mapping[str, str]) -> tuple
         extends, parent = read_tree(chain[at].source).get("extends"), chain[at + 1]
         assert extends is not None, "a chain's file names its parent"
         if any(file.stem == parent.stem for file in chain[: at + 1]):
-            said = f"`{parent.stem}` extends a machine of the same name: what it inherits cannot be changed"
+            said = (
+                f"`{parent.stem}` extends a machine of the same name: inherited parameters cannot be changed"
+            )
             raise UsageProblem.of("unknown-place", said, help="give this machine and its file another name")
         edits[at].append((extends.span, f"{parent.stem}.yaml"))
     files = list(chain)

@@ -58,7 +58,7 @@ def layers_text(layers: Sequence[Mapping[str, Any]]) -> str:
     for name, machine, own in (*named, ("all layers", "", layers)):
         time_ns, pj = (add_up(one.get(key, 0.0) for one in own) for key in ("predicted_ns", "energy_pj"))
         moved = [sum(one.get("levels", {}).get(n, {}).get("bytes", 0) for one in own) for n in names]
-        gap = gap_text([(one["predicted_ns"], one.get("gap")) for one in own])
+        gap = gap_text([(one.get("predicted_ns", 0.0), one.get("gap")) for one in own])
         energy = energy_text(pj) if pj else "-"
         rows.append((name, machine, time_text(time_ns), gap, *map(str, moved), energy))
     return align(rows, right=range(2, 5 + len(names)))

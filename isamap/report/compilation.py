@@ -226,9 +226,9 @@ def _apart_lines(kernel: Kernel, schedule: Schedule, problem: Problem, number: i
         if given[nest.statement].is_reduction and given[nest.statement].assign.target.buffer in read:
             options = next(one.options for one in problem.nests if one.statement == nest.statement)
             fusions = {f.statement for o in options if o.mapping == nest.mapping for f in o.fusions}
-            priced = "the model prices a loop nest of its own no higher"
+            possible = "it can be fused, but this schedule has a separate loop nest for it"
             lacking = f"no instructions compute it from sums of {nest.mapping.partition(' ')[0]} and store its result"
-            why = why_apart(kernel, nest.statement, number) or (priced if number in fusions else lacking)
+            why = why_apart(kernel, nest.statement, number) or (possible if number in fusions else lacking)
             yield f"  apart from statement {nest.statement}: {why}"
 
 

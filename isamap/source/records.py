@@ -4,7 +4,7 @@
     class Span: ...
 
 A compilation defines about 500 of them. The standard decorator compiles six functions for each class, which takes
-half a millisecond; this one compiles each at its first call. Objects are also made faster: the constructor sets a
+half a millisecond. This one compiles each at its first call. Objects are also made faster: the constructor sets a
 field through its slot. A class that is not frozen, has no slots or has a base that is a record gets the standard
 decorator. The standard functions work on both.
 """

@@ -53,7 +53,8 @@ class StepCommands:
 class _EqualTile:
     """The scratchpad values that together equal the same bytes of main memory since a time.
 
-    `sources` has each value with the address that the tile would have if all of it lay beside this value.
+    `sources` pairs each value with an address: where the whole tile would start if the rest of it had the same
+    distance to this value.
     """
 
     sources: tuple[tuple[int, int], ...]
@@ -182,7 +183,7 @@ class _Trace:
     def _joined_rows(
         self, key: object, places: Sequence[int], addresses: Sequence[int], outer: AccessedBytes
     ) -> list[_EqualTile]:
-        """Return the tile that several stores have left row by row in a scratchpad; [] if there is none."""
+        """Return the tile whose rows several stores left in a scratchpad, or [] if a row is missing or changed."""
         known = [self._rows.get((key, place)) for place in places]
         found, size, time = dict[int, int](), outer.end - places[-1], NEVER
         for row, place, at in zip(known, places, addresses, strict=True):
@@ -201,9 +202,10 @@ class _Trace:
 
 
 def _tile_key(command: Command, instruction: Instruction, main: str) -> tuple[object, _Rows | None]:
-    """Return a key that is equal for equal tiles, a place in main memory with a layout or a computation, and rows.
+    """Return a key that equal tiles share, and the rows of a copy or None.
 
-    A copy of rows has their kind, and their addresses in main memory and in the scratchpad.
+    The key is a place in main memory with a layout, or a computation. Rows have a kind, and their addresses in main
+    memory and in the scratchpad.
     """
     every = [w for _, w in command.operands if isinstance(w, Address)]
     (inner,), outer = (w for w in every if w.memory != main), tuple(w for w in every if w.memory == main)
@@ -342,7 +344,8 @@ class _Allocation:
     def remove_loads(self, web: int) -> None:
         """Let the readers of a web read the values that its loads repeat, if these can stay that long.
 
-        What other commands of the web write, as zeros behind the last row, they write beside these values.
+        Other commands of the web may write a part of its tile, such as zeros behind the last row. They then write
+        next to these values.
         """
         equal = self._equal_tiles(web)
         loads = {v: tile for v, tile in equal.items() if self.trace.values[v].is_load}
@@ -350,7 +353,7 @@ class _Allocation:
             self._replace(web, loads)
 
     def _replace(self, web: int, equal: Mapping[int, _EqualTile]) -> bool:
-        """Read equal tiles instead of some values of a web; return whether these can stay so long."""
+        """Read equal tiles instead of some values of a web. Return whether there is room for that."""
         end, real, distances = int(self.last[web]), dict[int, Sequence[tuple[int, int]]](), dict[int, int]()
         for value, tile in equal.items():
             low = self.trace.values[value].low

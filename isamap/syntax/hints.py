@@ -77,7 +77,12 @@ OTHER_LANGUAGES: tuple[tuple[str, str], ...] = (
     (r"= [^;]*¦for\b", "a sum is a loop: `C[m] = 0; for n in N { C[m] += A[m, n]; }`"),
     (r"^\s*@ +¦@(?: +@)? *[:=;]", "a value in between is a `temp` tensor: `temp x: f32[M];`"),
 )
-"""What others write around the first token that is not allowed, behind `¦` (`@`: a word), and what to write."""
+"""Patterns of other languages around the first token that is not allowed, which `¦` precedes, and the advice.
+
+`@` is a word.
+"""
+MOST_AROUND = 400
+"""The most characters before the token that are looked at: the time of some patterns grows with their square."""
 
 
 def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
@@ -96,7 +101,7 @@ def shape_hint(span: Span, expected: set[str]) -> str | None:
     text = span.source.text
     if "KERNEL" in expected and text[span.start] not in "/}":
         return _KERNEL
-    start = max((text.rfind(end, 0, span.start) for end in ";{}"), default=-1)
+    start = max(*(text.rfind(end, 0, span.start) for end in ";{}"), span.start - 1 - MOST_AROUND)
     around = f"{text[start + 1 : span.start]}¦{text[span.start : span.end + 40]}"
     shapes = ((shape.replace("@", "[A-Za-z_0-9]+"), advice) for shape, advice in OTHER_LANGUAGES)
     return next((advice for shape, advice in shapes if re.search(shape, around)), None)

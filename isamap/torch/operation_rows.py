@@ -215,10 +215,14 @@ def _fill(c: AtenCall) -> str:
     return c.expanded(c.term(value), *c.shape)
 
 
+MOST_OF_RANGE = 1 << 16
+"""The most numbers of a range that become a constant of the library."""
+
+
 def _range(c: AtenCall) -> str:
     """Return the numbers of a range as a constant."""
-    if c.shape[0] > 1 << 16:
-        raise NotTaken("a range of very many numbers")
+    if c.shape[0] > MOST_OF_RANGE:
+        raise NotTaken(f"a range of {c.shape[0]} numbers, of which at most {MOST_OF_RANGE} become a constant")
     return c.numbers(c.given.get("start", 0) + c.given.get("step", 1) * np.arange(c.shape[0]), c.dtype)
 
 

@@ -142,7 +142,7 @@ def make_program(
     known = known or {}
     options, device = locate(graph, options)
     if opened is not None and device is not None:
-        raise NotTaken("launches on a device are of sizes that are known")
+        raise NotTaken("kernels for a device need sizes that are known")
     where = device or import_module("torch").device(HERE)
     refused = {node: reason for node in _candidates(graph, known) if (reason := refusal(node, where))}
     if opened is not None:
@@ -386,7 +386,9 @@ def _refuse_moves(parts: _Parts, to: Translation, found: Imported) -> None:
     steps = [step for step in found.whole().steps if not isinstance(step, KernelCall)]
     for tensor in (view.tensor for step in steps for view in step.writes):
         nodes = [to.source(node) for node in found.trace.origins.get(tensor, ())] or to.sources.values()
-        parts.failed |= dict.fromkeys(nodes, "it moves elements in C of this processor, not in a kernel")
+        parts.failed |= dict.fromkeys(
+            nodes, "C code of the processor performs it: it copies or selects elements"
+        )
 
 
 def _blame(parts: _Parts, to: Translation, found: Imported, how: ModelOptions, error: IsamapError) -> None:

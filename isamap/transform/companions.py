@@ -70,7 +70,7 @@ def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
 
 
 def why_apart(kernel: Kernel, number: int, later: int) -> str:
-    """Return why a later statement that reads the sum `number` is no companion of it, or "" if it is one."""
+    """Return why the sum `number` does not fuse a later statement that reads it, or "" if it does."""
     given, of = statements(kernel), Conflicts.of(kernel)
     s, c = given[number], given[later]
     own = s.assign.target
@@ -87,7 +87,7 @@ def why_apart(kernel: Kernel, number: int, later: int) -> str:
         ),
         (
             True,
-            f"it, or a statement between them, uses the same elements as statement {number} in another order",
+            "a statement in between, or this one, accesses the same elements in a different order",
         ),
     )
     return next(reason for holds, reason in reasons if holds)

@@ -117,3 +117,11 @@ def test_constructs_of_other_languages_are_answered_by_those_of_this_one() -> No
     assert {text: said for text, said in found.items() if f"help: {OTHERS[text]}" not in said} == {}
     used = {advice for _, advice in OTHER_LANGUAGES if any(advice in said for said in found.values())}
     assert [advice for _, advice in OTHER_LANGUAGES if advice not in used] == []
+
+
+def test_a_long_comment_before_a_wrong_word_does_not_hold_the_answer_up() -> None:
+    """Some patterns of other languages take the square of the time: the text around the word is bounded."""
+    text = f"kernel k(M) {{ in A: f32[M]; out B: f32[M];\n# {'in x ' * 190_000}\nfor for i in M {{ B[i] = A[i]; }} }}"
+    with pytest.raises(IsamapError) as caught:
+        parse_module(Source("wrong.ir", text))
+    assert caught.value.diagnostics[0].code == "syntax-error"

@@ -104,7 +104,7 @@ def test_a_run_verifies_each_case_once_and_continues(bench: Any, tmp_path: Path)
     assert rows[6]["nodes_by_torch"] == 1
     assert rows[7]["failed"] == "the result differs by 2 times what rounding allows"
     table = bench.summarise(rows)
-    assert "| network-mlp-float32 | 20.0 | 40.0 | nan | inductor | 1.50 |" in table
+    assert "| network-mlp-float32 | 20.0 | 40.0 | - | inductor | 1.50 |" in table
     assert "| good | 20.0 | 40.0 | 10.0 | torch | 1.50 |" in table
     assert "- good torch: 1.50 in the geometric mean" in table
 

@@ -12,8 +12,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from importlib import util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,8 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs g
 
 class Tensor:
     """The part of a tensor of torch that the call reads, for an array."""
+
+    device = "cuda"
 
     def __init__(self, array: np.ndarray[Any, Any], name: str) -> None:
         self.array, self.shape, self.dtype = array, array.shape, f"torch.{name}"
@@ -167,7 +171,15 @@ def module_of(folder: Path) -> Any:
 
 @needs_compiler
 @pytest.mark.parametrize("case", CASES)
-def test_printed_hosts_launch_what_the_schedule_says(case: str, tmp_path: Path) -> None:
+def test_printed_hosts_launch_what_the_schedule_says(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    def external(stream: int, device: str) -> int:
+        return stream
+
+    cuda = SimpleNamespace(device=nullcontext, stream=nullcontext, ExternalStream=external)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     printed = Printed(case, tmp_path)
     host = module_of(tmp_path)
     program = host.DeviceProgram(tmp_path, printed.name, ctypes.CDLL(str(tmp_path / "libfake.so")))

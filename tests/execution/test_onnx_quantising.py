@@ -352,6 +352,23 @@ def test_blocks_of_rows_stay_bytes_in_a_product(dtype: str, depth: int, size: in
     np.testing.assert_allclose(computed, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
+def test_zero_points_of_blocks_that_are_inputs_are_not_dropped() -> None:
+    rng = np.random.default_rng(12)
+    scales = np.abs(rng.standard_normal((2, 5))).astype(np.float32)
+    nodes: Nodes = [
+        ("DequantizeLinear", ["w", "s", "z"], ["d"], {"axis": 0, "block_size": 16}),
+        ("MatMul", ["x", "d"], ["y"], {}),
+    ]
+    inputs = {
+        "x": rng.standard_normal((2, 32)).astype(np.float32),
+        "z": rng.integers(1, 255, (2, 5)).astype(U8),
+    }
+    model = make(nodes, inputs, ["y"], {"w": rng.integers(0, 256, (32, 5)).astype(U8), "s": scales})
+    (computed,) = compile_model(imported(model), "generic-c", jobs=1, heuristic="greedy")(inputs).values()
+    (expected,) = evaluated(model, inputs)
+    np.testing.assert_allclose(computed, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
 def test_bytes_that_others_read_stay_unsigned() -> None:
     w = Written()
     x = w.given("x", (1, 3, 4, 4))

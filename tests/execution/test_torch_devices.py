@@ -7,10 +7,11 @@ memory for those of the device. It notes each call, and hands the arguments to t
 from __future__ import annotations
 
 import ctypes
+import json
 import shutil
 import subprocess
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,7 +113,7 @@ class Driver:
     def note_program(self, program: LoweredProgram, machine: Machine) -> Any:
         """Print kernels as isamap does, and build the model of the same program."""
         printed = self.print_kernels(program, machine)
-        plan = device_launches.json.loads(printed.plan)
+        plan = json.loads(printed.plan)
         counts = {step["kernel"]: len(step["arguments"]) for step, _ in launches_of(plan["launches"])}
         known = ", ".join(f'{{"{kernel}", {kernel}_lane, {count}}}' for kernel, count in counts.items())
         own = self.folder / printed.name
@@ -211,11 +212,67 @@ def test_a_graph_is_launched_on_torchs_stream_and_computes_as_torch(model: str, 
     ran = explain(network, x, options={"machine": SM80}).nodes
     assert {node.where for node in ran} == {"kernel", "nowhere"}
     assert any(node.why.endswith("called once, launched on cpu") for node in ran)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_nvcc_compiles_each_kernel_of_a_graph(model: str, driver: Driver) -> None:
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc: no kernel is compiled for sm_80")
+    network, x = MODELS[model]()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(network, backend="isamap", options={"machine": SM80})(x)
+    assert driver.sources
     for name, source in driver.sources.items():
         image = build_image(allowed.devices()["sm_80"].compile, name, source)
         assert image.read_bytes()[:4] == b"\x7fELF"
+
+
+def test_buffers_are_allocated_on_the_stream_that_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch gives the memory of a buffer to later calls on the stream that was current at its allocation."""
+    current, seen = [7], list[tuple[str, int]]()
+
+    @contextmanager
+    def on(stream: int) -> Iterator[None]:
+        current.append(stream)
+        yield
+        current.pop()
+
+    def external(stream: int, device: Any) -> int:
+        return stream
+
+    def allocate(count: int) -> Any:
+        seen.append(("buffer", current[-1]))
+        return torch.zeros(count)
+
+    def launched(*given: Any) -> int:
+        seen.append(("launch", given[8].value))
+        return 0
+
+    def stream_of(_device: Any) -> Any:
+        return SimpleNamespace(cuda_stream=current[-1])
+
+    for name, replaced in (("device", nullcontext), ("stream", on), ("ExternalStream", external)):
+        monkeypatch.setattr(torch.cuda, name, replaced)
+    monkeypatch.setattr(torch.cuda, "current_stream", stream_of)
+    launch = {"kernel": "k", "blocks": 1, "lanes": 32, "arguments": [{"array": "x"}, {"array": "t"}]}
+    plan = {
+        "kernel": "k", "image": "cubin", "launches": [launch], "scalars": [{"name": "s", "dtype": "f32"}],
+        "arrays": [{"name": "x", "dtype": "f32", "shape": [2]}], "buffers": [{"name": "t", "bytes": 10}],
+        "driver": {"library": "none", "launch": "launch"},
+    }  # fmt: skip
+    program = DeviceProgram("", "k", {"launch": launched}, plan)
+    program._kernels = {"k": ctypes.c_void_p(1)}
+    x = torch.zeros(2)
+    like = SimpleNamespace(device=x.device, element_size=lambda: 4, new_empty=allocate)
+    program.launch([x.data_ptr()], like, s=1.0)
+    program.launch([x.data_ptr()], like, 9, s=1.0)
+    assert seen == [("buffer", 7), ("launch", 7), ("buffer", 9), ("launch", 9)]
+    with pytest.raises(ValueError, match="give the scalars"):
+        program(x, u=1.0)
+    program(x, s=1.0)
+    with pytest.raises(ValueError, match="has to be"):
+        program(x.view(torch.int32), s=1.0)
 
 
 def test_torch_performs_on_the_device_what_no_kernel_does(driver: Driver) -> None:
@@ -229,7 +286,7 @@ def test_torch_performs_on_the_device_what_no_kernel_does(driver: Driver) -> Non
     assert len(driver.calls) >= 2, "sigmoid and mul are launches"
     told = {n.operation: n for n in explain(network, (x, which), options={"machine": SM80}).nodes}
     assert told["sigmoid.default"].where == told["mul.Tensor"].where == "kernel"
-    assert told["index.Tensor"].why == "it moves elements in C of this processor, not in a kernel"
+    assert told["index.Tensor"].why == "C code of the processor performs it: it copies or selects elements"
     assert told["add.Tensor"].where == "eager"
     assert told["add.Tensor"].why.startswith("nvidia-sm80 cannot perform")
 
@@ -316,10 +373,10 @@ def test_a_device_needs_its_compiler_and_its_driver() -> None:
     with pytest.raises(IsamapError) as refused:
         device_launches.check_device(replace(device, compile="gcc", driver=lost))
     assert refused.value.render().startswith(
-        "error[platform-lacks-runner]: a device's driver: libnowhere.so.1: cannot open"
+        "error[platform-lacks-runner]: the driver of this device cannot be loaded: libnowhere.so.1: cannot open"
     )
     assert refused.value.render().endswith(
-        "  help: install the device's driver, or run the model where it is"
+        "  help: install the driver, or move the model and its inputs to the processor"
     )
 
 

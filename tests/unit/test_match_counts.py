@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from unit.matching import DOT, MATRIX, PAIRS, VECTOR, counts, instruction, kernel, mappings, shipped
 
@@ -175,9 +177,10 @@ def test_matrix_instructions_of_gpus_have_the_counts_that_amos_published(machine
             described.instructions[m.instruction].instruction
             for m in find_mappings(routine, described, "amos")
         ]
-        by_matrices = [one for one in found if all(len(o.shape) == 2 for o in one.operands)]
-        assert len(by_matrices) == count
-        assert len({one.name for one in by_matrices}) == 1
+        by_matrices = Counter(one.name for one in found if all(len(o.shape) == 2 for o in one.operands))
+        assert by_matrices, "the machine multiplies matrices of f16"
+        # Products of tf32 are right for f16, too: its numbers are numbers of tf32.
+        assert set(by_matrices.values()) == {count}, by_matrices
 
 
 def test_amos_counts_a_batched_convolution() -> None:

@@ -217,7 +217,7 @@ def test_rows_that_change_in_between_are_loaded() -> None:
     np.testing.assert_array_equal(results(kept, machine), results(given, machine))
 
 
-def test_what_no_scratchpad_holds_is_loaded_beside_what_one_holds() -> None:
+def test_the_part_of_a_tile_that_is_in_no_scratchpad_is_loaded_next_to_the_rest() -> None:
     """An image with a border: one tile is the border above and below, and can lie in one of both places."""
     machine = load_machine("edge-npu")
     begun = [load_rows(A, 0, 4, 0), store_rows(0, 4, T, 0), store_rows(0, 4, T, 24)]

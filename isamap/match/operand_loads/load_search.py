@@ -187,7 +187,10 @@ def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
 def _place_axes(
     pattern: Pattern, shape: tuple[int, ...], valid: Valid, idle: tuple[int, ...], placement: Places
 ) -> tuple[Params, dict[str, int], dict[str, Index], dict[str, Index]] | None:
-    """Return what `_lay_axes` returns, with the coordinates over the axes instead of a value."""
+    """Return how an instruction covers a register, or None: its parameters, extents and masks.
+
+    The last part is the register's coordinates by the instruction's axes.
+    """
     params = fit_shape(pattern.output, shape)
     if params is None or placement_of(pattern.output, params) != placement:
         return None
