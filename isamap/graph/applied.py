@@ -192,7 +192,7 @@ class Applied:
         The result lies as most values do that have all its sizes.
         """
         shape = broadcast_shape([v.shape for v in values])
-        order = common_order([v for v in values if v.shape == shape])
+        order = common_order([v for v in values if v.shape == shape], self.making.is_result)
         terms: list[TextTerm] = []
         inputs: list[TensorView] = []
         for value in values:
@@ -236,16 +236,18 @@ def last_of(shape: Sequence[int], order: Sequence[int]) -> int:
     return next((n for n in reversed(order or range(len(shape))) if shape[n] != 1), -1)
 
 
-def common_order(values: Sequence[Value]) -> tuple[int, ...]:
-    """Return the axis order of most values of this shape. Of two, the one that a kernel chose counts.
+def common_order(values: Sequence[Value], is_result: Callable[[Value], bool]) -> tuple[int, ...]:
+    """Return the order of axes in which most values of a shape lie; of two, that which a kernel has chosen.
 
     An array that is known can lie in any order. A part of a tensor counts as one in the order of its sizes
     if its neighbours lie along its last axis.
     """
     orders: list[tuple[int, ...]] = []
+    chosen: set[tuple[int, ...]] = set()
     for value in values:
         if not value.is_part:
             orders += [value.order] if value.tensor else []
+            chosen |= {value.order} if value.order and is_result(value) else set()
             continue
         real = [n for n, size in enumerate(value.shape) if size != 1]
         walk = value.walk
@@ -253,7 +255,7 @@ def common_order(values: Sequence[Value]) -> tuple[int, ...]:
             order = tuple(sorted(range(value.rank), key=lambda n: -most_of(walk[n])))
             is_plain = last_of(value.shape, order) == real[-1]
             orders.append(() if is_plain else replace(value, strides=None).ordered(order).order)
-    return max(orders, key=lambda order: (orders.count(order), order != ()), default=())
+    return max(orders, key=lambda order: (orders.count(order), order in chosen), default=())
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:

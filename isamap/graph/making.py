@@ -207,6 +207,11 @@ class Making:
         self.tensors += 1
         return Value(dtype, shape, f"t{self.tensors - 1}")
 
+    @staticmethod
+    def is_result(value: Value) -> bool:
+        """Return whether a step writes a value, which `fresh` has named. Inputs and constants are no results."""
+        return value.tensor.startswith("t")
+
     def counted(self, most: int) -> tuple[int, Value]:
         """Return a data-determined size, and its value for a step to write."""
         self.counts.append(self.opened.of_data(most))
