@@ -76,6 +76,8 @@ FAULTS: tuple[tuple[str, Callable[[ModelProgram], ModelProgram]], ...] = (
 
 def test_a_good_program_keeps_the_rules() -> None:
     assert check_model(GOOD) == ()
+    empty = Port("none", view("t8", 2, 0))
+    assert check_model(replace(GOOD, outputs=(*GOOD.outputs, empty))) == (), "nothing writes no elements"
 
 
 @pytest.mark.parametrize(("said", "plant"), FAULTS, ids=[said for said, _ in FAULTS])

@@ -215,7 +215,7 @@ APART = {
     "for m in M, n in N, k in K { E[n, m] += T[m, n] * B[k, n]; }": "it reduces over `k`, and needs elements",
     "for m in M, n in N { C[m, n] = T[m, n / 2]; }": "its iterations are not one for each element of `T`",
     "for m in M, n in N { C[m, n] = T[m, n] if n < 3; }": "",
-    "for m in M, n in N { C[m, n] = T[m, n] + T[0, n]; }": "it, or a statement between them, uses the same",
+    "for m in M, n in N { C[m, n] = T[m, n] + T[0, n]; }": "a statement in between, or this one, accesses the same",
     f"seq i in M {{ {PLAIN} }}": "an ordered loop is around one of them alone",
 }
 
