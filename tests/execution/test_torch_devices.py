@@ -10,7 +10,7 @@ import ctypes
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -233,7 +233,7 @@ def test_buffers_are_allocated_on_the_stream_that_launches(monkeypatch: pytest.M
     current, seen = [7], list[tuple[str, int]]()
 
     @contextmanager
-    def on(stream: int) -> Iterator[None]:
+    def on(stream: int) -> Generator[None]:
         current.append(stream)
         yield
         current.pop()
@@ -262,7 +262,7 @@ def test_buffers_are_allocated_on_the_stream_that_launches(monkeypatch: pytest.M
         "driver": {"library": "none", "launch": "launch"},
     }  # fmt: skip
     program = DeviceProgram("", "k", {"launch": launched}, plan)
-    program._kernels = {"k": ctypes.c_void_p(1)}
+    program._kernels = {"k": ctypes.c_void_p(1)}  # pyright: ignore[reportPrivateUsage] - nothing is loaded
     x = torch.zeros(2)
     like = SimpleNamespace(device=x.device, element_size=lambda: 4, new_empty=allocate)
     program.launch([x.data_ptr()], like, s=1.0)
