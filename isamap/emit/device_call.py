@@ -58,12 +58,13 @@ class DeviceProgram:
 
     def launch(self, places: Sequence[int], like: Any, stream: int | None = None, **scalars: float) -> None:
         """Launch the kernels on arrays at these addresses. Buffers are allocated where the tensor `like` lies."""
-        cuda: Any = import_module("torch").cuda
-        with cuda.device(like.device):
+        of_torch: Any = import_module("torch").get_device_module(like.device)
+        with of_torch.device(like.device):
             if stream is None:
-                self._launch(places, like, cuda.current_stream(like.device).cuda_stream, scalars)
+                current = of_torch.current_stream(like.device)
+                self._launch(places, like, getattr(current, f"{like.device.type}_stream"), scalars)
             else:
-                with cuda.stream(cuda.ExternalStream(stream, device=like.device)):
+                with of_torch.stream(of_torch.ExternalStream(stream, device=like.device)):
                     self._launch(places, like, stream, scalars)
 
     def _launch(self, places: Sequence[int], like: Any, stream: int, scalars: Mapping[str, float]) -> None:

@@ -152,7 +152,7 @@ static inline uint64_t wrap_float(double x) {
   return x < 0 ? 0 - whole : whole;
 }
 
-/* Made where it stands: moved in front of loops, it would take a register from their sums. */
+/* Keep the value where it is: hoisted out of loops, it would take a register from their sums. */
 static inline $t made_here_$t($t x) {
   __asm__ volatile("" : "+m"(x));
   return x;
@@ -186,7 +186,7 @@ static inline $t made_here_$t($t x) {
 #define LAST_USE(x, sum) ((void)0)
 #endif
 
-/* The sum after the loop is the one inside: without it, gcc keeps another, of its own type, beside it. */
+/* Make the sum after the loop the one inside. Without it, gcc keeps a second sum of its own type. */
 #ifdef VECTOR_CLASS
 #define ONE_SUM(sum) __asm__("" : "+" VECTOR_CLASS(sum))
 #else

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -92,8 +93,11 @@ def compile_for_device(program: ModelProgram, how: ModelOptions, where: Any) -> 
             places[buffer["name"]] = {"array": WORKSPACE, "offset": at}
         launches += _bind(plans[step.kernel]["launches"], places, views, step.kernel)
     whole: Plan = next(iter(plans.values()))
-    files = {name: (f"{name}.{one.ending}", one.source) for name, one in printed.items()}
-    images = {name: str(build_image(whole["compile"], *file)) for name, file in files.items()}
+    build = partial(build_image, whole["compile"])
+    with ThreadPoolExecutor(all_jobs()) as pool:
+        files = [f"{name}.{one.ending}" for name, one in printed.items()]
+        built = pool.map(build, files, [one.source for one in printed.values()])
+        images = dict(zip(printed, map(str, built), strict=True))
     own = {
         "kernel": program.name, "images": images, "arrays": [{"name": name} for name in arrays],
         "scalars": [], "buffers": [{"name": WORKSPACE, "bytes": placed.size_bytes}], "launches": launches,

@@ -43,7 +43,7 @@ def read_cpu(node: Node | None, findings: Findings) -> str | None:
         return text.text if text is not None else None
     findings.report(
         "unknown-cpu", f"`{text.text}` is not a model of a processor", text.span,
-        "a name, and switches behind it, as `max,sve256=on` or `rv64,v=true,vlen=64*Q`",
+        "a name, and switches after it, such as `max,sve256=on` or `rv64,v=true,vlen=64*Q`",
     )  # fmt: skip
     return None
 

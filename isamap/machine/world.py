@@ -131,7 +131,7 @@ def _check_unit(unit: ScalarNode, units: Collection[str]) -> None:
 def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
     """Return the bundle: slots, constant fields, and the word of a loop. Raises: SpecProblem."""
     if program.issue or program.queues or program.end is not None:
-        said = "words with slots are performed one behind the other, and `issue`, `tokens` and `end` are not"
+        said = "words with slots are performed one after the other, and `issue`, `tokens` and `end` are not"
         raise SpecProblem.of("encoding-issue", said, spec.span, help="leave out one of the two")
     slots = tuple(
         WordBits(s.unit.text, *read_bits(s.bits, {}, program.word_bits), s.bits.span) for s in spec.slots

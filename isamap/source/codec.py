@@ -55,7 +55,7 @@ _BUILT_IN: tuple[Callable[..., object], ...] = (
 def write(value: object, known: Sequence[object] = (), *, merges: bool = False) -> str:
     """Return a value of dataclasses, tuples, mappings, frozen sets, numbers, strings and None as one line.
 
-    Readers have the objects of `known` already: rows are counted behind them. With `merges`, equal objects are one.
+    Readers have the objects of `known` already. Rows are numbered after them. With `merges`, equal objects are one.
     """
     writer = _Writer(known, merges=merges)
     root = writer.written(value)

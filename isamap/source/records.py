@@ -64,9 +64,10 @@ else:
         }
         if eq:
             compared = [one for one in known if one.compare]
+            hashed = [one for one in compared if one.hash is not False]
             methods["__eq__"] = _compiled_later(made, "__eq__", _equality, compared)
             if own.get("__hash__") is None:
-                methods["__hash__"] = _compiled_later(made, "__hash__", _digest, compared)
+                methods["__hash__"] = _compiled_later(made, "__hash__", _digest, hashed)
         for name, method in methods.items():
             if own.get(name) is None:
                 setattr(made, name, method)
@@ -120,8 +121,8 @@ else:
         check = f"if other.__class__ is self.__class__: {same}"
         return ["self", "other"], [check, "return NotImplemented"], {}
 
-    def _digest(compared):
-        return ["self"], [f"return hash(({''.join(f'self.{f.name}, ' for f in compared)}))"], {}
+    def _digest(hashed):
+        return ["self"], [f"return hash(({''.join(f'self.{f.name}, ' for f in hashed)}))"], {}
 
     def _compiled_later(kind, name, write, *given):
         """Return a method that compiles itself at its first call, and then replaces itself."""

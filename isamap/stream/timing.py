@@ -115,7 +115,7 @@ def _link_of(name: str, params: tuple[tuple[str, int], ...], machine: Machine) -
     return link.source_memory, carried_ns(link, operand, extents(operand))
 
 
-# --- when words with slots are performed, one behind the other ---
+# --- when words with slots are performed, one after the other ---
 
 
 @dataclass(slots=True)

@@ -69,7 +69,7 @@ OTHER_LANGUAGES: tuple[tuple[str, str], ...] = (
     (r"\] *¦\[", "subscripts are separated by commas: `A[m, n]`"),
     (r": *@ *¦<", "a tensor's type has its sizes in brackets: `f32[M, N]`"),
     (r"\bfor *¦\(", "a loop has a name and a number of iterations: `for m in M { … }`, or `1..M`"),
-    (r"\bfor [^;{]* in [^;{]*¦:", "the body of a loop stands in braces: `for m in M { … }`"),
+    (r"\bfor [^;{]* in [^;{]*¦:", "write the body of a loop in braces: `for m in M { … }`"),
     (r"\b(?:parallel|unroll|vectori[sz]e|serial) +¦", "write `for`: isamap chooses the schedule"),
     (r"\breturn +¦", "a kernel returns nothing: it writes its `out` tensors"),
     (r"\bwhile *¦", "write `for m in M { … }`, or `seq t in T { … }` for iterations in order"),

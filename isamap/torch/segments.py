@@ -175,7 +175,7 @@ def locate(graph: Any, options: Options) -> tuple[Options, Any]:
         options = replace(options, machine=machine)
     own = device_of(load_machine(machine_of(options.machine)).target.features)
     mine = next((device for device in found.values() if own is not None and device.type == own.tensors), None)
-    said, help_ = f"the tensors of this graph lie on {' and '.join(others)}", ""
+    said, help_ = f"the tensors of this graph are on {' and '.join(others)}", ""
     if len(others) > 1:
         help_ = "compile the part of the model on each device by itself"
     elif others and mine is None:

@@ -99,7 +99,7 @@ OTHERS = {
     "kernel k(M, N) { input A: f32[M, N]; }": "tensors are declared by `in`",
     f"{HEAD}for m in range(M) {{ C[m] = 0; }} }}": "write `for m in M`",
     f"{HEAD}for (m = 0; m < M; m++) {{ C[m] = 0; }} }}": "a loop has a name and a number of iterations",
-    f"{HEAD}for m in M: C[m] = 0; }}": "the body of a loop stands in braces",
+    f"{HEAD}for m in M: C[m] = 0; }}": "write the body of a loop in braces",
     f"{HEAD}for m in M {{ C[m] = A[m][0]; }} }}": "subscripts are separated by commas",
     f"{HEAD}parallel for m in M {{ C[m] = 0; }} }}": "write `for`: isamap chooses the schedule",
     f"{HEAD}while true {{ }} }}": "write `for m in M { … }`",

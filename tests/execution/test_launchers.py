@@ -86,7 +86,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs g
 class Tensor:
     """The part of a tensor of torch that the call reads, for an array."""
 
-    device = "cuda"
+    device = SimpleNamespace(type="cuda")
 
     def __init__(self, array: np.ndarray[Any, Any], name: str) -> None:
         self.array, self.shape, self.dtype = array, array.shape, f"torch.{name}"
@@ -175,11 +175,15 @@ def test_printed_hosts_launch_what_the_schedule_says(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def external(stream: int, device: str) -> int:
+    def external(stream: int, device: Any) -> int:
         return stream
 
-    cuda = SimpleNamespace(device=nullcontext, stream=nullcontext, ExternalStream=external)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    of_device = SimpleNamespace(device=nullcontext, stream=nullcontext, ExternalStream=external)
+
+    def module_of_device(_device: Any) -> Any:
+        return of_device
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(get_device_module=module_of_device))
     printed = Printed(case, tmp_path)
     host = module_of(tmp_path)
     program = host.DeviceProgram(tmp_path, printed.name, ctypes.CDLL(str(tmp_path / "libfake.so")))

@@ -167,7 +167,10 @@ def _driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
         """Find a compiler and a driver."""
 
     def stream_of(_device: Any) -> Any:
-        return SimpleNamespace(cuda_stream=7)
+        return SimpleNamespace(cpu_stream=7)
+
+    def module_of(_device: Any) -> Any:
+        return SimpleNamespace(device=nullcontext, current_stream=stream_of)
 
     monkeypatch.setattr(segments, "check_device", checked)
     monkeypatch.setattr(device_launches, "all_jobs", lambda: 1)
@@ -178,8 +181,7 @@ def _driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
         return DeviceProgram(folder, name, driver, plan)
 
     monkeypatch.setattr(device_launches, "DeviceProgram", made)
-    monkeypatch.setattr(torch.cuda, "device", nullcontext)
-    monkeypatch.setattr(torch.cuda, "current_stream", stream_of)
+    monkeypatch.setattr(torch, "get_device_module", module_of)
     return driver
 
 
@@ -250,11 +252,14 @@ def test_buffers_are_allocated_on_the_stream_that_launches(monkeypatch: pytest.M
         return 0
 
     def stream_of(_device: Any) -> Any:
-        return SimpleNamespace(cuda_stream=current[-1])
+        return SimpleNamespace(cpu_stream=current[-1])
 
-    for name, replaced in (("device", nullcontext), ("stream", on), ("ExternalStream", external)):
-        monkeypatch.setattr(torch.cuda, name, replaced)
-    monkeypatch.setattr(torch.cuda, "current_stream", stream_of)
+    def module_of(_device: Any) -> Any:
+        return SimpleNamespace(
+            device=nullcontext, stream=on, ExternalStream=external, current_stream=stream_of
+        )
+
+    monkeypatch.setattr(torch, "get_device_module", module_of)
     launch = {"kernel": "k", "blocks": 1, "lanes": 32, "arguments": [{"array": "x"}, {"array": "t"}]}
     plan = {
         "kernel": "k", "image": "cubin", "launches": [launch], "scalars": [{"name": "s", "dtype": "f32"}],
@@ -304,7 +309,7 @@ def graph_on(*places: str) -> Any:
             ("cuda:1", "cpu", "cuda:0"),
             {"machine": SM80},
             (
-                "error[usage]: the tensors of this graph lie on cuda:0 and cuda:1\n"
+                "error[usage]: the tensors of this graph are on cuda:0 and cuda:1\n"
                 "  help: compile the part of the model on each device by itself"
             ),
         ),
@@ -312,7 +317,7 @@ def graph_on(*places: str) -> Any:
             ("cuda:0",),
             {"machine": "generic-c"},
             (
-                "error[usage]: the tensors of this graph lie on cuda:0, where no kernel of `generic-c` runs\n"
+                "error[usage]: the tensors of this graph are on cuda:0, where no kernel of `generic-c` runs\n"
                 "  help: name a machine of this device"
             ),
         ),

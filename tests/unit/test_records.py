@@ -111,6 +111,19 @@ class Standard(Own):
     z: int = 5
 
 
+@records.dataclass(frozen=True, slots=True)
+class Partly:
+    """A record whose hash leaves a field out."""
+
+    x: int
+    y: list[int] = dataclasses.field(hash=False)
+
+
+def test_a_field_is_left_out_of_the_hash_where_it_says_so() -> None:
+    assert hash(Partly(1, [2])) == hash(Partly(1, [3]))
+    assert Partly(1, [2]) != Partly(1, [3])
+
+
 def test_methods_that_a_class_has_itself_stay() -> None:
     assert Own(1, 2) == Own(1, 3)
     assert hash(Own(1)) == 7

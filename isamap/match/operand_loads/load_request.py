@@ -267,7 +267,7 @@ class MoveSearch:
     only inside the kernel. `main` names the main memory of each array that the kernel assigns to one.
     `ordered` are the extents of axes of ordered loops that other extents depend on.
     `short_indices`: those that the kernel uses as values fit 32 bits. `index_types` are the types of the arrays
-    whose elements subscripts are made of. `dense` are the strides of arrays whose rows lie one behind the other.
+    whose elements subscripts are made of. `dense` are the strides of arrays whose rows are adjacent.
     """
 
     machine: Machine
