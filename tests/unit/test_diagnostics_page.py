@@ -14,9 +14,10 @@ PAGE = DOCS / "diagnostics.md"
 HEAD = """\
 # Diagnostics
 
-Every message of isamap has a code, which stands in brackets behind the word `error`, `warning` or `note`.
-`isamap explain CODE` prints what a code means and what to do. [Troubleshooting](troubleshooting.md) begins with what
-you see. [Why not](refusals.md) explains the refusals of instructions.
+Every message of isamap has a code in brackets after the word `error`, `warning` or `note`.
+`isamap explain CODE` prints the explanations of this page. An example is a short text that is refused with the code.
+[Troubleshooting](troubleshooting.md) begins with what you see. [Why not](refusals.md) explains
+the refusals of instructions.
 """
 LAYERS = {
     "language": "Kernels and their texts",
@@ -33,14 +34,14 @@ LAYERS = {
 
 
 def written() -> str:
-    """Return the page as the tables of explanations give it."""
+    """Return the page as the tables of explanations give it, with an anchor for each code."""
     parts = [HEAD]
     for layer, title in LAYERS.items():
-        rows = [
-            f"| `{code}` | {e.title.replace('|', chr(92) + '|')} |"
-            for code, e in read_tables()[layer].items()
-        ]
-        parts.append("\n".join([f"## {title}", "", "| code | says that |", "|---|---|", *rows, ""]))
+        parts.append(f"## {title}\n")
+        for code, e in read_tables()[layer].items():
+            parts.append(f'<a id="{code}"></a>**`{code}`**: {e.title}\n\n{e.text.strip()}\n')
+            if e.example:
+                parts.append(f"```text\n{e.example.strip()}\n```\n")
     return "\n".join(parts)
 
 
@@ -54,6 +55,6 @@ def test_the_page_lists_every_code(pytestconfig: pytest.Config) -> None:
 def test_the_page_of_symptoms_names_codes_that_there_are() -> None:
     """Each code in the page's tables is known, and those of the most common refusals are among them."""
     text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"^\| `([a-z0-9-]+)`", text, re.MULTILINE))
+    named = set(re.findall(r"^\| \[`([a-z0-9-]+)`\]", text, re.MULTILINE))
     assert named - set(read_codes()) == set()
     assert {"no-mapping", "result-wrong", "no-compiler", "size-unbound"} <= named

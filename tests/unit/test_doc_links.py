@@ -86,9 +86,11 @@ def is_there(page: Path, file: str, heading: str | None) -> bool:
 
 
 def headings(page: Path) -> set[str]:
-    """Return the names that GitHub gives the headings of a page; the site is built with the same."""
-    titles = re.findall(r"^#+ +(.+?) *$", without_code(page), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    """Return a page's anchors, and the names that GitHub and the site give to its headings."""
+    text = without_code(page)
+    titles = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
+    names = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return names | set(re.findall(r'^<a id="([\w-]+)"></a>', text, re.MULTILINE))
 
 
 def without_code(page: Path) -> str:
