@@ -115,7 +115,7 @@ def _check_names(routine: Routine, sizes: Mapping[str, int | Range]) -> None:
 def _bind_params(
     routine: Routine, sizes: Mapping[str, int | Range]
 ) -> tuple[tuple[Param, ...], dict[str, Index | int]]:
-    """Return the parameters that stay symbolic, and the numbers of the others."""
+    """Return the parameters that stay symbolic, and the numbers that replace the other parameters."""
     kept: list[Param] = []
     numbers: dict[str, Index | int] = {}
     missing: list[Param] = []
@@ -187,7 +187,7 @@ def _check_range(param: Param, given: Range, low: Index | None, high: Index | No
 def _bind_lets(
     routine: Routine, numbers: dict[str, Index | int]
 ) -> tuple[tuple[Let, ...], dict[str, Index | int]]:
-    """Return the lets that stay symbolic, and the replacements of all others."""
+    """Return the lets that stay symbolic, and the expressions that replace the other lets."""
     bindings = dict(numbers)
     kept: list[Let] = []
     for let in routine.lets:

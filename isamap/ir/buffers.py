@@ -46,7 +46,7 @@ class Box:
 def take_arrays(
     routine: Routine, arrays: Mapping[str, Array], exact: bool, rng: np.random.Generator | None
 ) -> dict[str, Array]:
-    """Return a fresh array for every operand: the given ones, converted, and fills for the others.
+    """Return a new array for each operand: a converted copy of a given array, or fill values.
 
     The old value of an `out` operand matters only if it is to be kept. Floats are rounded to the operand's
     type, then widened to float64 if `exact`. Raises: UsageProblem if an array is missing, unknown or of
@@ -110,7 +110,7 @@ def storage(values: Array, dtype: DType, exact: bool) -> Array:
 
 
 def _admit(given: Array, o: Operand) -> Array:
-    """Return the array in the operand's type."""
+    """Return the array converted to the operand's type. Raises: UsageProblem if its shape or a value does not fit."""
     if o.dtype.is_float:
         source = given.astype(np.float64) if given.dtype.kind in "iub" else given
         return round_to(source, o.dtype)
@@ -155,7 +155,7 @@ def load(buffer: Array, read: Read, box: Box, symbols: Mapping[str, int | Array]
 
 
 def gather(buffer: Array, positions: list[Array], inside: Array | None, read: Read) -> Array:
-    """Return the elements at the positions that lie inside, and the fill of the access elsewhere."""
+    """Return the elements at the positions inside the buffer, and the fill value of the access at the others."""
     found = np.asarray(buffer[tuple(positions)])
     if inside is None or read.fill is None:
         return found
@@ -212,7 +212,7 @@ def slices(
 
 
 def _progression(subscript: Index, box: Box) -> tuple[int, int | None, int] | None:
-    """Return first value, axis and step of `c*axis + b` over the box, with c > 0. A constant has the axis None."""
+    """Return first value, axis and step of a subscript `c*axis + b` with c > 0. A constant has the axis None."""
     start, axis, step = 0, None, 0
     for monomial, coefficient in subscript.terms:
         match monomial:

@@ -61,7 +61,7 @@ def check_dependences(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sorted:
-    """An access with the data of its proofs: its `shape`, without the `constants` of its subscripts.
+    """An access, with its subscripts split into `shape` and `constants` so that equal proofs are found.
 
     Accesses in one `place`, of one buffer inside one outermost loop, may access the same element in an
     iteration of it. `loops` numbers the loop of each axis. Accesses of one `kind` differ only in the statements
@@ -102,7 +102,7 @@ def _against(
     proofs: _Proofs,
     meeting: _Meeting,
 ) -> Iterator[Diagnostic]:
-    """Yield a finding for each statement up to this one that may access an element in common with it."""
+    """Yield a finding for each statement, from the first to this one, that may access the same element."""
     site, said = target.site, set[int]()
     op = site.assign.op
     for (_, other_op), other in [*writes.get(target.place, {}).items(), ((None, op), target)]:

@@ -45,7 +45,7 @@ def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Arr
 
 
 def largest_value(index: Index, ordered: Mapping[str, Index] = NO_AXES) -> Index:
-    """Return an upper bound of an index for any data and for any iteration of ordered loops with these extents."""
+    """Return an upper bound of an index for all data and for all iterations of ordered loops with these extents."""
     return _end_of(index, ordered, upper=True)
 
 

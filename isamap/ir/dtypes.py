@@ -58,12 +58,12 @@ class DType:
 
     @property
     def low(self) -> int:
-        """Smallest value of an integer type."""
+        """The smallest value of an integer type."""
         return -(1 << (self.bits - 1)) if self.kind == "int" else 0
 
     @property
     def high(self) -> int:
-        """Largest value of an integer type."""
+        """The largest value of an integer type."""
         return (1 << (self.bits - (self.kind == "int"))) - 1
 
     @property
@@ -75,12 +75,12 @@ class DType:
 
     @property
     def smallest_normal(self) -> float:
-        """Smallest positive number of a float type that has all digits."""
+        """The smallest positive normal number of a float type."""
         return 2.0 ** (2 - (1 << (self.exponent_bits - 1)))
 
     @property
     def smallest_subnormal(self) -> float:
-        """The smallest positive number of a float type, of which all its numbers are multiples."""
+        """The smallest positive number of a float type. All numbers of the type are multiples of it."""
         return self.smallest_normal * 2.0 ** (1 - self.mantissa_bits)
 
     def numpy(self) -> np.dtype[np.generic]:

@@ -44,7 +44,7 @@ Pair = tuple[Array, Array]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An assignment, its axes with extents, and its guards with the number of steps before each."""
+    """An assignment with its axes and extents, and its guards with the number of earlier assignments before each."""
 
     assign: Assign
     axes: tuple[tuple[str, int], ...]
@@ -117,7 +117,7 @@ def _steps(routine: Routine) -> list[_Step]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Requested elements of a step's target: the axes that they determine, and where an iteration writes them."""
+    """Requested elements of an assignment's target: the values of the axes that they determine, and a mask."""
 
     step: _Step
     position: int
@@ -225,7 +225,7 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
 
 
 def _begin(s: Assign, old: Pair | None, again: bool, work: _Work) -> tuple[Pair | None, Contributions | None]:
-    """Return the initial value of a step, and a reduction's tally. `again` marks a reduction that follows another."""
+    """Return the initial values of a statement, and the error tally of a reduction."""
     if old is None or s.op is None:
         return old, None
     values, sizes = old

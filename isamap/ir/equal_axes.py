@@ -95,7 +95,7 @@ def _is_contradictory(assumed: _Assumed, facts: Facts) -> bool:
 
 
 def _solve(assumed: _Assumed) -> bool:
-    """Substitute unknowns that equations determine. Return whether an equation is unsatisfiable."""
+    """Substitute the unknowns that equations determine. Return whether an equation has no solution."""
     while True:
         found = next(
             (
@@ -118,7 +118,7 @@ def _solve(assumed: _Assumed) -> bool:
 
 
 def _gives(equation: Index, name: str) -> bool:
-    """Return whether the equation is `name = …` without it on the right."""
+    """Return whether the equation determines a name as an expression of other names."""
     slope = equation.coefficient(name)
     if slope is None or slope.value not in (1, -1):
         return False
@@ -281,7 +281,7 @@ def _moves(atom: Atom, extents: dict[str, Index]) -> bool:
 
 
 def _span(atom: Atom, extents: dict[str, Index], facts: Facts) -> Index | None:
-    """Return the largest difference of two values of an unknown, None if it is not known."""
+    """Return the largest difference of two values of an unknown, or None if it is unbounded."""
     match atom:
         case str():
             return extents[atom] - 1 if atom in extents else None
@@ -304,7 +304,7 @@ def _magnitude(c: Index, facts: Facts) -> Index | None:
 
 
 def _is_leading(unknown: Atom, digits: _Digits, facts: Facts) -> bool:
-    """Return whether one step of this unknown outweighs all others, so that a zero sum implies that it is 0."""
+    """Return whether an unknown outweighs all others, so that it must be 0 if the sum is 0."""
     slope = _magnitude(digits.shared[unknown][0], facts)
     others = _reach({u: v for u, v in digits.shared.items() if u != unknown}, digits, facts)
     constant = _magnitude(digits.constant, facts)
@@ -334,7 +334,7 @@ def _reach(shared: dict[Atom, tuple[Index, Index | None]], digits: _Digits, fact
 
 
 def _join_divisions(solved: set[Atom], pairs: list[tuple[Index, Index]]) -> bool:
-    """Add an equation: when x / d and x % d are both equal, so is x."""
+    """Add the pair x = x if x / d and x % d are equal in both accesses. Return whether one was added."""
     for atom in list(solved):
         if not isinstance(atom, FloorDiv) or Mod(atom.value, atom.divisor) not in solved:
             continue
@@ -352,7 +352,7 @@ def _without_remainders(
     extents_b: dict[str, Index],
     facts: Facts,
 ) -> bool:
-    """Add an equation: x is equal when x % d is and two values of x differ by less than d."""
+    """Add the pair x = x if x % d is equal and x differs by less than d. Return whether one was added."""
     for atom in list(solved):
         if not isinstance(atom, Mod) or (atom.value, atom.value) in pairs:
             continue

@@ -38,7 +38,7 @@ class Measure:
     flushes: bool = False
 
     def errors(self, magnitudes: Array) -> Array:
-        """Return the largest errors of floats with these magnitudes."""
+        """Return the largest errors of floats that have these magnitudes."""
         return np.where(magnitudes < self.exact_below, 0.0, self.scale * magnitudes)
 
     def as_magnitudes(self, errors: Array) -> Array:
@@ -46,13 +46,13 @@ class Measure:
         return errors / self.scale if self.scale else np.zeros(errors.shape)
 
     def may_be_zero(self, magnitudes: Array, values: Array, dtype: DType) -> Array:
-        """Return where a value may be 0 although it is another one, or another one although it is 0."""
+        """Return where a value may be 0 in one implementation and nonzero in another."""
         lost = dtype.smallest_normal if self.flushes else dtype.smallest_subnormal
         within = self.scale * np.where(np.isfinite(magnitudes), magnitudes, 0.0)
         return (magnitudes > 0) & (np.abs(values) <= within + lost)
 
     def beyond(self, magnitudes: Array, values: Array, dtype: DType) -> Array:
-        """Return the magnitudes of operands, infinite where a value may have overflowed in its type.
+        """Return the magnitudes of operands, and infinity where a value may have overflowed in its type.
 
         The result of an overflow may be an infinity, a NaN or, if both meet a bound, a number.
         """
@@ -63,7 +63,7 @@ class Measure:
         return np.where(over, np.inf, magnitudes) if over.any() else magnitudes
 
     def reach(self, op: str, magnitudes: Array, values: Array) -> tuple[Array, Array]:
-        """Return the least and the greatest possible values. For `min` they are negated and swapped.
+        """Return the least and the greatest possible values. For `min`, both have the opposite sign.
 
         The error of a maximum is that of values whose greatest is not below the greatest of all leasts.
         """
@@ -75,7 +75,7 @@ class Measure:
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
     def narrowing(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
-        """Return the rounding error of a type for given magnitudes. It is zero for small, exact integers."""
+        """Return the errors of rounding to a type. Small integers are exact and have none."""
         if self.exact_below:
             return np.where(magnitudes < 2.0**dtype.mantissa_bits, 0.0, self.exact_below)
         if dtype.mantissa_bits >= self.mantissa_bits:
@@ -83,7 +83,7 @@ class Measure:
         return self.as_magnitudes(2.0**-dtype.mantissa_bits * size_of(values()))
 
     def storing(self, magnitudes: Array, values: Callable[[], Array], operand: Operand) -> Array:
-        """Return the magnitudes that are added when sums in a wider type are rounded to their operand's type."""
+        """Return the magnitudes that rounding wide sums to their operand's type adds."""
         if operand.accumulate is None or not operand.dtype.is_float:
             return np.zeros(())
         return self.narrowing(magnitudes, values, operand.dtype)
@@ -93,7 +93,7 @@ PLAIN = Measure()
 
 
 def size_of(values: Array) -> Array:
-    """Return absolute values as float64, and 0 for infinities and NaN, which have no rounding error."""
+    """Return absolute values as float64, with 0 for infinities and NaN, which have no rounding error."""
     sizes = np.abs(values.astype(np.float64))
     return np.where(np.isfinite(sizes), sizes, 0.0)
 
@@ -104,7 +104,7 @@ def count_roundings(e: Expr) -> int:
 
 
 def is_one_rounding(e: Expr, measure: Measure) -> bool:
-    """Return whether an expression has one correct value: an input, or one correctly rounded operation on inputs."""
+    """Return whether an expression has one correct value: an input, or one exactly rounded operation on inputs."""
     match e:
         case Call(op, args) if not (OPS[op].ulp or OPS[op].is_exact):
             return all(is_given(a, measure) for a in args)
@@ -113,7 +113,7 @@ def is_one_rounding(e: Expr, measure: Measure) -> bool:
 
 
 def is_given(e: Expr, measure: Measure) -> bool:
-    """Return whether an expression is an input, exact in its type."""
+    """Return whether an expression is an input, whose value is exact in its type."""
     match e:
         case Read(buffer):
             return buffer in measure.given
@@ -146,7 +146,7 @@ class Contributions:
 
 
 def is_tallied(s: Assign, measure: Measure, again: bool = False) -> bool:
-    """Return whether a statement is a float reduction with rounding errors, `again` on a rounded target."""
+    """Return whether the errors of a statement are tallied: it is a float reduction that rounds."""
     return s.value.dtype.is_float and (s.op == "mul" or (s.op == "add" and (again or measure.growth > 0)))
 
 

@@ -105,7 +105,7 @@ def fold_cast(cast: Cast) -> Expr:
 
 
 def number_of(expr: Expr) -> Expr:
-    """Return a cast of a number as the number that it is, in its type. Others as they are."""
+    """Return a cast of a constant as a constant of the cast's type. Other expressions are unchanged."""
     if not isinstance(expr, Cast) or not isinstance(expr.value, Const):
         return expr
     with np.errstate(all="ignore"):

@@ -35,14 +35,14 @@ R = TypeVar("R", bound=Routine)
 
 @dataclass(frozen=True, slots=True)
 class FreeSizes:
-    """A routine rewritten over free sizes, the facts about these, and the expression of each old name."""
+    """A routine in terms of free sizes: facts about these, and each original name as an expression of them."""
 
     facts: Facts
     bindings: Mapping[str, Index | int]
 
 
 def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> FreeSizes:
-    """Return the facts that hold in the whole routine, and the replacement of lets and of determined sizes."""
+    """Return the facts that hold in the whole routine, with expressions for lets and determined sizes."""
     params = [p for p in (*constants, *routine.params) if p.dtype is None]
     lows = {p.name: _low(p) for p in params}
     bindings: dict[str, Index | int] = {}

@@ -30,7 +30,7 @@ class _Division:
 
 
 class FloorDiv(_Division):
-    """`value / divisor`, rounded towards negative infinity."""
+    """`value / divisor` rounded towards negative infinity."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class Mod(_Division):
 
 @dataclass(frozen=True, slots=True)
 class MinMax:
-    """Smaller or larger of two index expressions (loop bounds of tails)."""
+    """The minimum or maximum of two index expressions, such as the bound of a remainder loop."""
 
     op: str  # "min" | "max"
     left: Index
@@ -85,7 +85,7 @@ class Element:
         return replace(self, at=at, low=low, high=high, count=count)
 
     def evaluate(self, env: Mapping[str, Any]) -> Any:
-        """Return its value if `env` has the array, else a value that agrees with all known facts.
+        """Return the element's value from `env`, else a value that satisfies all declared facts.
 
         Values of `env` are numbers or numpy arrays.
         """
@@ -196,7 +196,7 @@ class Index:
         return (self + Index.of(divisor) - 1).floordiv(divisor)
 
     def divide_exactly(self, divisor: Index) -> Index | None:
-        """Return `self / divisor` if it has no remainder for any values, else None."""
+        """Return `self / divisor` if the division has no remainder for any values of the symbols, else None."""
         if len(divisor.terms) != 1:
             return Index.of(1) if self == divisor and self.terms else None
         mono, coefficient = divisor.terms[0]
@@ -271,7 +271,7 @@ class Index:
         return _collect(terms)
 
     def evaluate(self, env: Mapping[str, N], number: Callable[[int], N] | None = None) -> N:
-        """Return its value for numbers or numpy arrays bound to its symbols. KeyError when one is missing."""
+        """Return the value for numbers or numpy arrays bound to the symbols. Raises: KeyError if one is missing."""
         total: Any = number(0) if number else 0
         for m, c in self.terms:
             factor: Any = number(c) if number else c
@@ -403,7 +403,7 @@ def has_elements(index: Index) -> bool:
 
 
 def typical_value(index: Index, sizes: Mapping[str, int]) -> int | None:
-    """Return the value of an index at these sizes, with a typical value for each element of data.
+    """Return the value of an index at given sizes, with a typical value for each array element in it.
 
     None if a size is not known.
     """
@@ -426,7 +426,7 @@ def _elements_in(atom: Atom) -> Iterator[Element]:
 
 
 def bounds(index: Index, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    """Return bounds of an expression, the sum of the bounds of its terms."""
+    """Return a lower and an upper bound of an expression: the sums of the bounds of its terms."""
     low = high = 0
     for monomial, coefficient in index.terms:
         ends = [coefficient]
@@ -454,7 +454,7 @@ def _atom_bounds(atom: Atom, ranges: Mapping[str, tuple[int, int]]) -> tuple[int
 
 
 def _is_bound(monomial: Monomial, bindings: Mapping[str, object]) -> bool:
-    """Return whether a symbol of a term is to be replaced."""
+    """Return whether a term has a symbol that is to be replaced."""
     for atom in monomial:
         if atom in bindings if type(atom) is str else not bindings.keys().isdisjoint(_atom_symbols(atom)):
             return True

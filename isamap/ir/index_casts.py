@@ -76,7 +76,7 @@ def _finding(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnosti
 
 
 def as_performed(assign: Assign) -> Assign:
-    """Return the assignment with narrowing casts as wrapping casts, and one `select` per condition.
+    """Return the assignment with wrapping casts for narrowing ones, and one `select` per condition.
 
     The cast was proved to keep the value, and no machine has an instruction that would ask. Vector units
     compare and choose at once: `select(p | q, a, b)` is `select(p, a, select(q, a, b))`.
@@ -100,7 +100,7 @@ def _as_performed(e: Expr) -> Expr:
 
 
 def _is_of_data(condition: Expr) -> bool:
-    """Return whether a condition reads elements. A condition of indices is decided for whole tiles at once."""
+    """Return whether a condition reads array elements. Other conditions are decided for whole tiles."""
     return next(iter(reads(condition)), None) is not None
 
 

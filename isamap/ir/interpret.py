@@ -203,7 +203,7 @@ def _run_body(loop: Loop, nest: StatementLoops, state: State) -> None:
 
 
 def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
-    """Return an output. Its unwritten elements get the value of `outside`."""
+    """Return an output array, with the value of `outside` in its unwritten elements."""
     values = state.values[name]
     if name in state.written:
         operand = state.routine.operand(name)
@@ -237,7 +237,7 @@ class StatementLoops:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The arrays while a routine runs. They are changed in place.
+    """The arrays of a running routine. They are changed in place.
 
     `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
     flushed. `written` marks written elements, if requested. `indices` are the inputs that subscripts and
@@ -344,14 +344,14 @@ def guard_values(guard: Expr, nest: StatementLoops, state: State) -> Array:
 
 
 def _rounds_each_step(s: Assign, state: State) -> bool:
-    """Return whether a float reduction rounds after each operation: in narrow types, strict kernels, instructions."""
+    """Return whether a float reduction rounds each operation, as narrow types, strict kernels and instructions do."""
     acc = accumulator(state.routine.operand(s.target.buffer))
     plain = acc.mantissa_bits < 24 or state.routine.strict or isinstance(state.routine, Instruction)
     return acc.is_float and plain and not state.exact and s.op in ("add", "mul")
 
 
 def _in_steps(s: Assign, nest: StatementLoops, state: State) -> None:
-    """Run the statement for one point of the reduced axes after the other, in loop order."""
+    """Run a statement for the points of the reduced axes one after the other, in loop order."""
     target = symbols(s.target)
     names = tuple(name for name, _ in nest.axes)
     kept = tuple((name, n) for name, n in nest.axes if name in target)
@@ -368,7 +368,7 @@ def _in_steps(s: Assign, nest: StatementLoops, state: State) -> None:
 
 
 def _guards_at(nest: StatementLoops, at: Mapping[str, int]) -> tuple[Expr | Array, ...]:
-    """Return the guards at a point of some axes, whose dimensions disappear from evaluated guards."""
+    """Return the guards for fixed values of some axes. These dimensions are removed from evaluated guards."""
 
     def cut(guard: Array) -> Array:
         names = [name for name, _ in nest.axes[: guard.ndim]]
@@ -428,7 +428,7 @@ def _mask(s: Assign, box: Box, nest: StatementLoops, env: Env) -> Array | None:
 
 
 def _values(s: Assign, env: Env, cells: Cells, by_products: bool) -> tuple[Array, Cells]:
-    """Return the values that a statement writes or reduces, and their cells. Sums of products are already summed."""
+    """Return the values that a statement writes, and the elements that receive them. Sums of products are summed."""
     if not by_products:
         return evaluate_expr(s.value, env), cells
     rank = len(cells.box.names)
@@ -437,7 +437,7 @@ def _values(s: Assign, env: Env, cells: Cells, by_products: bool) -> tuple[Array
 
 
 def _home(s: Assign, operand: Operand, state: State) -> Array:
-    """Return the array that a statement changes: the operand's own, or that of its running sums."""
+    """Return the array that a statement changes: its target, or the running sums of its target."""
     acc = accumulator(operand)
     if s.op is None or acc == operand.dtype or (state.exact and acc.is_float):
         return state.values[operand.name]

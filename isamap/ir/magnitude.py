@@ -58,7 +58,7 @@ class _Work:
     # --- floats -------------------------------------------------------------------------------------------
 
     def floats(self, e: Expr) -> Array:
-        """Return the sum of absolute values over an expression of floats."""
+        """Return the magnitudes of a float expression."""
         match e:
             case Const() | IndexValue() | Scalar():
                 return size_of(self.value(e))
@@ -86,13 +86,13 @@ class _Work:
                 assert_never(e)
 
     def operand(self, e: Expr) -> Array:
-        """Return the magnitudes of a float that is an operand. An input has not overflowed."""
+        """Return the magnitudes of a float operand, infinite where it may have overflowed. Inputs have not."""
         if is_given(e, self.measure):
             return self.floats(e)
         return self.measure.beyond(self.floats(e), self.value(e), e.dtype)
 
     def _addends(self, e: Call, args: list[Array]) -> list[Array]:
-        """Return the magnitudes of two addends, limited to finite ones where only their sum overflows.
+        """Return the magnitudes of two addends, finite where only their sum overflows.
 
         What reads the sum finds that it may be an infinity, and `exp` has one result for all such numbers.
         """
@@ -100,7 +100,7 @@ class _Work:
         return [np.where(np.isinf(sums), self.floats(a), m) for a, m in zip(e.args, args, strict=True)]
 
     def _settle_special(self, e: Call, magnitude: Array, args: list[Array]) -> Array:
-        """Return the magnitude of an operation's result: 0 if it is certainly infinite or NaN."""
+        """Return the magnitude of a result, with 0 where the result is certainly infinite or NaN."""
         odd = ~np.isfinite(self.value(e))
         vague = self._is_vague(e, args)
         if not odd.any() and not vague.any() and np.isfinite(magnitude).all():
@@ -111,7 +111,7 @@ class _Work:
         return np.where(certain, 0.0, np.where(odd | vague | np.isnan(magnitude), np.inf, magnitude))
 
     def _is_vague(self, e: Call, args: list[Array]) -> Array:
-        """Return where the result of an operation may or may not be infinite or NaN.
+        """Return where it is uncertain whether the result of an operation is infinite or NaN.
 
         Examples are quotients by a possible 0, products of such a value and infinity, functions near the ends
         of their domain, and overflows of f64, in which values are computed.
@@ -143,7 +143,7 @@ class _Work:
         return found
 
     def _round_narrow(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
-        """Return the magnitude with the rounding of a type that is narrower than the measure's."""
+        """Return the magnitude plus the rounding errors of a type that is narrower than the measure's."""
         return (
             magnitude + self.measure.narrowing(magnitude, lambda: self.value(e), e.dtype)
             if rounds
@@ -183,7 +183,7 @@ class _Work:
         return np.minimum(a * b, x * b + a * y + self.measure.scale * a * b)
 
     def _function(self, e: Call, args: list[Array]) -> Array:
-        """Return |f(x)| plus the magnitude of each x times |f'(x)|, at the steepest within the error of x.
+        """Return |f(x)| plus, for each operand x, its magnitude times the largest |f'| within the error of x.
 
         Where f has a range it is off by no more than that: an error that a loop passes on and on ends there.
         """
@@ -206,14 +206,14 @@ class _Work:
     # --- floats that become whole numbers -----------------------------------------------------------------
 
     def _steps(self, e: Expr) -> Array:
-        """Return the largest distance of a float from the ends of its interval."""
+        """Return the largest distance from a float to the ends of its error interval."""
         low, high = self._ends(e)
         value = self._declared_values(e)
         steps = np.maximum(high - value, value - low)
         return np.where(np.isfinite(steps), steps, 0.0)  # an infinity has no neighbours
 
     def _ends(self, e: Expr) -> tuple[Array, Array]:
-        """Return the lowest and the highest possible value of a float. Sums of integers stay integers."""
+        """Return the lowest and the highest possible value of a float. They are integers for sums of integers."""
         match e:
             case Call("round", (value,), _, mode):
                 low, high = self._ends(value)
@@ -238,7 +238,7 @@ class _Work:
                 return self._around(e)
 
     def _around(self, e: Expr) -> tuple[Array, Array]:
-        """Return a float minus and plus the error that its magnitude allows."""
+        """Return the two ends of a float's error interval."""
         value = self._declared_values(e)
         if not self.measure.scale or is_one_rounding(e, self.measure):
             return value, value
@@ -246,7 +246,7 @@ class _Work:
         return value - errors, value + errors
 
     def _declared_values(self, e: Expr) -> Array:
-        """Return the values of a float expression, rounded as their types say."""
+        """Return the values of a float expression, rounded to the declared types."""
         return evaluate_expr(e, replace(self.env, exact=False)).astype(np.float64)
 
     # --- integers -----------------------------------------------------------------------------------------
@@ -297,13 +297,13 @@ class _Work:
                 return anything(np.sum(np.broadcast_arrays(*args), axis=0), e.dtype)
 
     def _partly(self, e: Call) -> Callable[[Array], Array]:
-        """Return an operation with a constant second operand as a function of the first."""
+        """Return an operation as a function of its first operand, with the second operand constant."""
         second = evaluate_expr(e.args[1], self.env).astype(np.int64)
         more = () if e.mode is None else (e.mode,)
         return lambda x: np.asarray(OPS[e.op].compute(x, second, *more))
 
     def _passed_on(self, e: Expr, function: Callable[[Array], Array], dtype: DType) -> Array:
-        """Return the largest deviation of a monotone integer function, or the whole range where it wraps around."""
+        """Return the largest deviation of a monotone integer function, or the whole range of a type that wraps."""
         radius = self.integers(e)
         if not radius.any():
             return np.zeros(())
@@ -314,7 +314,7 @@ class _Work:
 
 
 def anything(radius: Array, dtype: DType) -> Array:
-    """Return the full range of the type wherever the deviation of an integer is nonzero."""
+    """Return the whole range of the type where an integer may deviate, and 0 elsewhere."""
     return np.where(radius > 0, float(dtype.high - dtype.low), 0.0)
 
 

@@ -85,19 +85,19 @@ def most_hits(index: tuple[Index, ...], axes: Mapping[str, int]) -> int:
 
 
 def _linear(subscript: Index) -> frozenset[str]:
-    """Return the symbols that occur in a subscript only as a multiple plus a term of other symbols."""
+    """Return the symbols that occur in a subscript only as an integer multiple, apart from the other terms."""
     single = ((m[0], c) for m, c in subscript.terms if len(m) == 1 and isinstance(m[0], str))
     return frozenset(name for name, c in single if name not in (subscript - Index.of(name) * c).symbols)
 
 
 def fill_magnitude(fill: Const) -> float:
-    """Return the magnitude of the constant that reads outside an operand return."""
+    """Return the magnitude of the constant that a read outside an operand returns."""
     size = abs(float(fill.value))
     return size if fill.dtype.is_float and isfinite(size) else 0.0
 
 
 def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) -> Array:
-    """Return magnitudes of a result that include the roundings of its operations."""
+    """Return the magnitudes of a result with the rounding errors of its operations."""
     roundings = count_roundings(e) if e.dtype.is_float else 0
     if not measure.growth or not roundings:
         return magnitudes
@@ -105,7 +105,7 @@ def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) 
 
 
 def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand, measure: Measure) -> Array:
-    """Return magnitudes of reads that include the rounding of wide sums to the operand's type.
+    """Return the magnitudes of read elements with the errors of rounding wide sums to the operand's type.
 
     Subnormal numbers are included if they may be flushed to zero.
     """
@@ -123,7 +123,7 @@ def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand,
 
 
 def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: MeasuredMagnitudes) -> Array:
-    """Return the magnitudes of the values, those of a sum of products already summed."""
+    """Return the magnitudes of the values of a statement. Those of a sum of products are already summed."""
 
     def load_magnitude(read: Read) -> Array:
         source = measured.magnitudes[read.buffer]
@@ -158,7 +158,7 @@ def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measu
 
 
 def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measure: Measure) -> Array:
-    """Return the magnitudes of sums of products of inexact factors, exactly: Σ (Π (|x| + s·m) - Π |x|) / s.
+    """Return the exact magnitudes of sums of products of inexact factors: Σ (Π (|x| + s·m) - Π |x|) / s.
 
     For computed factors it is far less than the sums of products of magnitudes.
     """
@@ -172,7 +172,7 @@ def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measu
 def _vague_products(
     values: list[Array], sizes: list[Array], dtype: DType, cells: Cells, measure: Measure
 ) -> Array:
-    """Return where a term is a product of infinity and a possible 0, so that the sum may have any value."""
+    """Return where a term is infinity times a possible 0. The sum may then have any value."""
     found, infinite = np.zeros((), np.bool_), [np.isinf(v) for v in values]
     if any(i.any() for i in infinite):
         near = [measure.may_be_zero(m, v, dtype) for m, v in zip(sizes, values, strict=True)]
@@ -195,7 +195,7 @@ def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
 def _measure_write(
     s: Assign, env: Env, cells: Cells, mask: Array | None, by_products: bool, measured: MeasuredMagnitudes
 ) -> tuple[Array, str | None]:
-    """Return the magnitudes that a non-tallied statement writes, and the operation that reduces them."""
+    """Return the magnitudes that a statement without a tally writes, and the operation that reduces them."""
     sizes = _sizes(s, env, cells, by_products, measured)
     if s.op is None:
         return with_roundings(sizes, s.value, evaluate_expr(s.value, env), measured.measure), None

@@ -174,12 +174,12 @@ def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
 
 
 def _popcount(x: Any) -> Any:
-    """Return the population count of an unsigned bit pattern."""
+    """Return the number of one bits of an unsigned integer."""
     return np.bitwise_count(x).astype(np.int64)
 
 
 def _product_bounds(low: Bounds, high: Bounds) -> Bounds:
-    """Return the bounds of a product, NaN if 0 is multiplied by infinity."""
+    """Return the bounds of a product. They are NaN if 0 may be multiplied by infinity."""
     corners = [x * y for x in (low[0], high[0]) for y in (low[1], high[1])]
     return (nan, nan) if any(x != x for x in corners) else (min(corners), max(corners))
 
@@ -202,17 +202,17 @@ def _shift_bounds(low: Bounds, high: Bounds) -> Bounds | None:
 
 
 def _near(x: Any, e: Any) -> Any:
-    """Return the values nearest to 0 within the error, where most functions are steepest."""
+    """Return the smallest absolute value within the error of x, where most functions are steepest."""
     return np.maximum(np.abs(x) - e, 0.0)
 
 
 def _slope_of_tangent(x: Any, e: Any) -> Any:
-    """Return the derivative of tan, infinite where a pole lies within the error."""
+    """Return the derivative of tan, or infinity if a pole lies within the error of x."""
     return 1 / np.maximum(np.abs(np.cos(x)) - e, 0.0) ** 2
 
 
 def _slopes_of_arc(given: Any, errors: Any) -> Any:
-    """Return the partial derivatives of atan2, infinite where y may change its sign while x is negative."""
+    """Return the partial derivatives of atan2, infinite where y may change its sign and x is negative."""
     (y, x), (ey, ex) = given, errors
     size = _near(y, ey) ** 2 + _near(x, ex) ** 2
     cut = (np.abs(y) <= ey) & (x - ex <= 0)

@@ -236,7 +236,7 @@ def _prove_by_steps(e: Index, search: _Search, deep: int) -> bool:
 
 
 def _is_a_fact(e: Index, facts: Facts) -> bool:
-    """Return whether one fact directly implies `e >= 0`, possibly with a margin."""
+    """Return whether one fact directly implies `e >= 0`. The fact may be stronger than needed."""
     negative = [(m, c) for m, c in e.terms if c < 0 and m]
     for fact in facts.nonnegative:
         given = dict(fact.terms)
@@ -247,7 +247,7 @@ def _is_a_fact(e: Index, facts: Facts) -> bool:
 
 
 def _is_plainly_nonnegative(e: Index, facts: Facts) -> bool:
-    """Return whether all coefficients are nonnegative once each symbol is its least value plus a new symbol."""
+    """Return whether no coefficient is negative after each symbol is written as its minimum plus a new symbol."""
     shifted = _shift(e, facts)
     return shifted is not None and all(c >= 0 for _, c in shifted.terms)
 
@@ -263,7 +263,7 @@ def _shift(e: Index, facts: Facts) -> Index | None:
 
 
 def _next_atom(e: Index, facts: Facts) -> Atom | None:
-    """Return the atom to replace next: divisions first, outermost first, then axes, innermost first."""
+    """Return the atom to replace next: divisions before axes. The outermost division and innermost axis are first."""
     atoms = {a for m, _ in e.terms for a in m}
     for name in reversed(facts.extents):  # an end that data says stands beside other elements of that array
         if name in atoms and has_elements(facts.extents[name]):
@@ -291,7 +291,7 @@ def _split_at(e: Index, atom: Atom) -> tuple[Index, Index] | None:
 
 
 def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int) -> Iterator[Index]:
-    """Yield expressions without the atom. If one of them is >= 0, so is `c*atom + rest`."""
+    """Yield expressions without the atom. A proof that one of them is >= 0 proves `c*atom + rest >= 0`."""
     match atom:
         case str():
             yield rest if rising else rest + c * (search.facts.extents[atom] - 1)
@@ -313,7 +313,7 @@ def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, d
 def _element(
     atom: Element, c: Index, rest: Index, rising: bool, search: _Search, deep: int
 ) -> Iterator[Index]:
-    """Yield bounds of an element of an ascending array: its neighbours on the worse side, the end of its range."""
+    """Yield bounds of an element of a sorted array: its neighbour in the minimising direction, or its range's end."""
     others = {a for m, _ in rest.terms for a in m if isinstance(a, Element) and a.buffer == atom.buffer}
     for other in sorted(others, key=str) if atom.ascending else ():
         if _prove(atom.at - other.at if rising else other.at - atom.at, search, deep):
@@ -341,7 +341,7 @@ def _bounded_by_facts(
 
 
 def _scale_bound(factor: Index, e: Index) -> Index:
-    """Return `factor` times an integer e. A proof that it exceeds -factor proves e >= 0."""
+    """Return an index whose nonnegativity implies `e >= 0`: `factor` times the integer e, plus factor - 1."""
     return factor * e + (factor - 1)
 
 
@@ -374,14 +374,14 @@ def _divides(divisor: Index, value: Index, facts: Facts) -> bool:
 
 
 def _modulo(value: Index, multiple: Index) -> Index:
-    """Return the terms of a value that are not multiples of `multiple`."""
+    """Return the sum of the terms of a value that are not multiples of `multiple`."""
     if len(multiple.terms) != 1:
         return Index() if value == multiple else value
     return Index(tuple(t for t in value.terms if Index((t,)).divide_exactly(multiple) is None))
 
 
 def _min_max(atom: MinMax, c: Index, rest: Index, search: _Search, deep: int) -> Iterator[Index]:
-    """Yield the sides of a minimum or maximum that remain to be proved nonnegative."""
+    """Yield expressions of which each, nonnegative, proves that the sum with the minimum or maximum is, too."""
     one_is_enough = _prove(-c if atom.op == "min" else c, search, deep)
     sides = (rest + c * atom.left, rest + c * atom.right)
     if one_is_enough:

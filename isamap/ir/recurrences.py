@@ -39,14 +39,14 @@ FURTHEST = 4
 
 @dataclass(frozen=True, slots=True)
 class ParallelKernel:
-    """A kernel with independent iterations. `shown` are the outputs that its new inputs hold, by name."""
+    """A kernel with independent iterations. `shown` gives for each new input the output with its values."""
 
     kernel: Kernel
     shown: Mapping[str, str]
 
 
 def iterations_apart(kernel: Kernel) -> ParallelKernel | None:
-    """Return the kernel whose iterations read given states, or None if no output contains the carried values."""
+    """Return the kernel with carried values as inputs, or None if no output contains the carried values."""
     shown: dict[str, str] = {}
     body = _all_apart(kernel.body, frozenset(), frozenset(), kernel, shown)
     if not shown:
@@ -66,7 +66,7 @@ def _all_apart(
     kernel: Kernel,
     shown: dict[str, str],
 ) -> tuple[Stmt, ...]:
-    """Return each statement with independent iterations, given the arrays that later statements assign."""
+    """Return each statement with independent iterations. `later` gives the arrays that later statements assign."""
     behind = [later | {a.target.buffer for a in _assigns(body[n + 1 :])} for n in range(len(body))]
     return tuple(_apart(s, around, b, kernel, shown) for s, b in zip(body, behind, strict=True))
 
@@ -74,7 +74,7 @@ def _all_apart(
 def _apart(
     s: Stmt, around: frozenset[str], later: frozenset[str], kernel: Kernel, shown: dict[str, str]
 ) -> Stmt:
-    """Return the statement with carried values of its ordered loops read from outputs that contain them.
+    """Return a statement that reads the values of earlier iterations from outputs that contain them.
 
     An array that is assigned `later` no longer holds the values that the loop left.
     """
@@ -102,7 +102,7 @@ def _apart(
 
 
 def _assigned_again(loop: Loop) -> frozenset[str]:
-    """Return the arrays of which an iteration may reassign an element that an earlier iteration assigned.
+    """Return the arrays with an element that two iterations of the loop may both assign.
 
     A subscript excludes that if it is a multiple of the axis plus a term bounded inside the loop.
     """
@@ -138,7 +138,7 @@ def _assigns(body: tuple[Stmt, ...]) -> Iterator[Assign]:
 
 
 def _find_copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -> Read | None:
-    """Return the array that an output copies in each iteration to a different place, or None."""
+    """Return the temporary that an output stores at a different place in each iteration, or None."""
     if assign.op is not None or assign.guard is not None or not isinstance(assign.value, Read):
         return None
     source, target = kernel.operand(assign.value.buffer), kernel.operand(assign.target.buffer)
@@ -158,7 +158,7 @@ def _is_alone(assign: Assign, written: list[Assign]) -> bool:
 
 
 def _start(target: Read, copied: Read, axis: str, kernel: Kernel, shown: dict[str, str]) -> Stmt:
-    """Return `h[j] = Y_found[t - 1, j] if t > 0` for all of `h`."""
+    """Return the statement that initialises the array: `h[j] = Y_found[t - 1, j] if t > 0`."""
     earlier = tuple(i.substitute({axis: Index.of(axis) - 1}) for i in target.index)
     found = Read(_name(target.buffer, kernel, shown), earlier, target.dtype, Const(0, target.dtype))
     later = Call("gt", (IndexValue(Index.of(axis), I64), Const(0, I64)), BOOL)
@@ -180,7 +180,7 @@ def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
 
 
 def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]:
-    """Yield the reads of elements that earlier iterations wrote."""
+    """Yield the reads of elements that earlier iterations of the axis wrote."""
     places: dict[str, set[tuple[Index, ...]]] = {}
     for assign in written:
         if kernel.operand(assign.target.buffer).role in ("out", "inout"):
@@ -200,7 +200,7 @@ def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]
 
 
 def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:
-    """Return the subscripts that depend on the axis, with 0 in place of the others."""
+    """Return the subscripts, with 0 in place of those that do not depend on the axis."""
     return tuple(i if axis in i.symbols else Index.of(0) for i in read.index)
 
 

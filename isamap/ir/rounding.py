@@ -74,7 +74,7 @@ def round_to(values: Array, dtype: DType) -> Array:
 
 
 def fused_multiply_add(a: Array, b: Array, c: Array, dtype: DType) -> Array:
-    """Return a*b + c rounded once to `dtype` (Boldo and Melquiond: the tail is added with rounding to odd)."""
+    """Return a*b + c rounded once to `dtype`. Source: Boldo and Melquiond, who add the error with rounding to odd."""
     x, y, z = (v.astype(np.float64) for v in (a, b, c))
     product, product_tail = _two_product(x, y)
     total, total_tail = _two_sum(product, z)
@@ -93,7 +93,7 @@ _LARGE, _SMALL = 2.0**900, 2.0**-900
 
 
 def _with_extremes(result: Array, x: Array, y: Array, z: Array) -> Array:
-    """Return `result` with x*y + z recomputed as exact fractions where float64 errors overflow or vanish."""
+    """Return `result`, with x*y + z recomputed exactly where an error term of float64 overflows or underflows."""
     x, y, z, result = np.broadcast_arrays(x, y, z, result)
     size = np.abs(x * y)
     large = (size > _LARGE) | (np.maximum(np.abs(x), np.abs(y)) > _LARGE) | (np.abs(z) > _LARGE)
@@ -155,7 +155,7 @@ def _add_to_odd(a: Array, b: Array) -> Array:
 
 
 def _as_float64(values: Array) -> Array:
-    """Return integers as float64: exact below 2**53, otherwise rounded to odd.
+    """Return integers as float64: exact below 2**53, else rounded to odd.
 
     Correct for a rounding that follows to any type of at most 51 bits; to f64 itself numpy's own cast is
     taken.

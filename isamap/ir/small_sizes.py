@@ -35,7 +35,7 @@ def sample_sizes(
 
 
 def _steps(routine: Routine) -> dict[str, int]:
-    """Return the number that each size is a multiple of, as `where K % 64 == 0` states it."""
+    """Return for each size the number of which `where` makes it a multiple, such as 64 for `K % 64 == 0`."""
     steps: dict[str, int] = {}
     for c in routine.where:
         for monomial, _ in c.left.terms if c.comparison == "==" and c.right == Index.of(0) else ():
@@ -69,7 +69,7 @@ def _allowed_sizes(
 
 
 def _offsets(n: int) -> Iterator[tuple[int, ...]]:
-    """Yield each parameter's offset above its smallest value: distinguishing patterns first, then a grid."""
+    """Yield each parameter's offset above its minimum: first offsets that differ between parameters, then a grid."""
     yield (0,) * n
     yield tuple(1 + i % 3 for i in range(n))
     yield tuple(3 - i % 3 for i in range(n))
@@ -165,7 +165,7 @@ _Key = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class GuardedAccess:
-    """An access and the loops and guards around it."""
+    """An access, with the loops and guards around it."""
 
     read: Read
     site: Site
@@ -178,7 +178,7 @@ class GuardedAccess:
 
 
 def listed_apart(f: GuardedAccess, g: GuardedAccess, unordered: list[str]) -> bool:
-    """Return whether an enumeration of all elements, with constant extents, shows that no two iterations overlap."""
+    """Return whether listing all elements shows that no two iterations access the same one."""
     axes = (*f.site.axes, *g.site.axes)
     if any(x.ordered or x.extent.value is None for x in axes):
         return False
@@ -228,7 +228,7 @@ def _in_words(
 def _touched_elements(
     access: GuardedAccess, fixed: Iterable[str], axes: list[str], env: Mapping[str, int], limit: int
 ) -> dict[_Key, set[_Key]] | None:
-    """Return the axis values that touch each element, by values of the fixed axes, or None if there are too many."""
+    """Return for each element the iterations that access it, grouped by the fixed axes, or None if too many."""
     site = access.site
     points = grid(site.extents, env, limit)
     if points is None:

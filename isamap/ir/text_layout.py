@@ -43,7 +43,7 @@ class _Word:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the word is a name or a number, which `*` joins without spaces."""
+        """Return whether the word is a name or a number. `*` joins these without spaces."""
         return self.kind in ("name", "number") and self.text not in KEYWORDS
 
     @property
@@ -79,7 +79,7 @@ def one_line(text: str) -> str:
 
 
 def _after_brace(words: list[_Word], position: int) -> bool:
-    """Return whether the last word before a position, ignoring comments, opens a block or does not exist."""
+    """Return whether the word before a position, comments skipped, opens a block, or whether there is none."""
     while position > 0 and words[position - 1].kind == "comment" and words[position - 1].lines_before == 0:
         position -= 1
     return position == 0 or words[position - 1].text == "{"
@@ -127,7 +127,7 @@ def _short_loop_end(words: list[_Word], start: int, brace: int) -> int | None:
 
 
 def _set_line(chunk: list[_Word], indent: str) -> list[str]:
-    """Return the lines of one statement: one if it fits, else broken at spaces. Comments end their line."""
+    """Return one statement as one line if it fits, else as lines that are broken at spaces."""
     lines: list[str] = []
     inside = indent + INDENT * 2
     part: list[_Word] = []
@@ -172,7 +172,7 @@ def _break_at(pieces: list[tuple[str, int]], room: int) -> int:
 
 
 def _pieces(words: list[_Word]) -> list[tuple[str, int]]:
-    """Return words joined where no space separates them, each with the cost of a line break before it."""
+    """Return the words, joined where no space separates them, each with the cost of a line break before it."""
     pieces: list[tuple[str, int]] = []
     depth = 0
     for i, word in enumerate(words):

@@ -44,7 +44,7 @@ class Cells:
         return frozenset(i for i, name in enumerate(self.box.names) if name in names)
 
     def reduced(self) -> Cells:
-        """Return the same elements in a box whose summed axes have one point."""
+        """Return the same elements in a box in which each summed axis has length 1."""
         counts = tuple(n if i in self.kept else 1 for i, n in enumerate(self.box.counts))
         return replace(self, box=replace(self.box, counts=counts))
 
@@ -116,7 +116,7 @@ def widen(values: Array) -> Array:
 
 
 def full_rank(values: Array, rank: int) -> Array:
-    """Return the same values with leading dimensions of length 1 added."""
+    """Return the values with leading dimensions of length 1, so that they have the given rank."""
     return values.reshape((1,) * (rank - values.ndim) + values.shape)
 
 

@@ -190,7 +190,7 @@ def verify(routine: Routine, constants: Iterable[Param] = ()) -> tuple[Diagnosti
 
 @dataclass(frozen=True, slots=True)
 class _Accesses:
-    """A routine's accesses and the machine constants, hashable: element types and operations do not count.
+    """A routine's accesses and the machine constants as a cache key. Element types and operations are left out.
 
     Hundreds of instructions of a machine have the accesses of one of a few dozen.
     """
@@ -202,7 +202,7 @@ class _Accesses:
 
 @lru_cache(maxsize=1024)
 def _is_sound(accesses: _Accesses) -> bool:
-    """Return whether a routine with these accesses is correct except possibly for casts."""
+    """Return whether a routine with these accesses breaks no rule, apart from the rules of casts."""
     routine, given = accesses.routine, accesses.constants
     known = known_facts(routine, given)
     return not (
@@ -215,7 +215,7 @@ def _is_sound(accesses: _Accesses) -> bool:
 
 
 def _accesses_of(routine: Routine, constants: tuple[Param, ...]) -> _Accesses | None:
-    """Return the accesses for all checks other than those of casts, or None if a guard depends on values."""
+    """Return the accesses that the checks need, or None if a guard depends on values."""
     body = tuple(_statement(s) for s in routine.body)
     if None in body:
         return None
@@ -331,7 +331,7 @@ def _never_written(routine: Routine) -> Iterator[Diagnostic]:
 
 
 class _Found(Exception):
-    """An exception that carries the first finding out of the trace."""
+    """An exception that ends the trace and carries its first finding."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.message)
@@ -365,7 +365,7 @@ def _trace(routine: Routine, env: dict[str, int], constants: tuple[Param, ...]) 
 
 
 def _steps(body: tuple[Stmt, ...], env: Mapping[str, int]) -> int:
-    """Return the number of iterations of all statements together."""
+    """Return how many times all statements run in total."""
     total = 0
     for statement in body:
         if isinstance(statement, Loop):
@@ -483,7 +483,7 @@ def _check_read(
 def _elements(
     read: Read, shape: tuple[int, ...], env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the element that each point accesses, and a mask of points inside the array."""
+    """Return the element that each point accesses, and a mask of the points inside the array."""
     index = [evaluate_on(i, env, points, count) for i in read.index]
     inside = np.ones(count, dtype=np.bool_)
     for values, extent in zip(index, shape, strict=True):
@@ -546,7 +546,7 @@ def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tupl
 def _in_index(
     index: Index, access: Read, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]
 ) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
-    """Yield the array elements that an index reads, as accesses at its place."""
+    """Yield the array elements that an index reads, each with the axes and conditions of the access."""
     for element in elements_of(index):
         yield replace(access, buffer=element.buffer, index=(element.at,), fill=None), axes, conditions
 

@@ -70,7 +70,7 @@ def symbols(e: Expr) -> frozenset[str]:
 
 
 def symbols_of_values(e: Expr) -> frozenset[str]:
-    """Return the names of axes and sizes that an expression compares or computes with, except in subscripts."""
+    """Return the names of axes and sizes in values and comparisons. Names in subscripts are left out."""
     return frozenset(s for part in walk(e) if isinstance(part, IndexValue) for s in part.index.symbols)
 
 

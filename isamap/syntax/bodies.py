@@ -33,7 +33,7 @@ RESERVED = KEYWORDS | {"inf", "true", "false", "any", "strides", *DTYPES}
 
 
 def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: TextFindings) -> Stmt | None:
-    """Return the statement, or None, with the findings recorded, if it is refused."""
+    """Return the typed statement, or None if it is refused. The reasons are recorded in `findings`."""
     match s:
         case ast.AssignSyntax():
             with findings.collect():
@@ -112,7 +112,7 @@ def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index
 
 
 def check_free(name: ast.Ident, scope: Scope, what: str) -> None:
-    """Refuse a second declaration of a visible name."""
+    """Refuse to declare a name that is already visible."""
     if name.text in RESERVED:
         raise problem_at(
             "reserved-name",

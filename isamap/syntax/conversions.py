@@ -32,7 +32,7 @@ def cast_target(name: str) -> tuple[DType, CastMode] | None:
 
 
 def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
-    """Return `value` as `dtype`. A cast to the value's own type disappears. Raises: TypeProblem."""
+    """Return `value` converted to `dtype`. A cast to the value's own type is omitted. Raises: TypeProblem."""
     if mode == "bits":
         return fold_cast(Cast(value, dtype, mode, span)) if _may_reinterpret(value, dtype, span) else value
     if mode != "exact" and not dtype.is_integer:
@@ -57,7 +57,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
 
 
 def _may_reinterpret(value: Expr, dtype: DType, span: Span) -> bool:
-    """Return whether bits are reinterpreted: False for a value's own type. Raises: TypeProblem."""
+    """Return whether `bits` may cast a value to a type. False means that it has this type. Raises: TypeProblem."""
     source = value.dtype
     widths_agree = source.bits == dtype.bits and "tf32" not in (source.name, dtype.name)
     if source != dtype and not (widths_agree and {source.is_float, dtype.is_float} == {True, False}):
@@ -132,7 +132,7 @@ FUNCTIONS = (*(op.name for op in OPS.values() if op.spelling is None), *WORDS)
 
 
 def is_known(e: ast.ExprSyntax, scope: Scope) -> bool:
-    """Return whether `inf` in the expression is a declared name and not the literal."""
+    """Return whether `inf` in the expression is a declared name instead of the literal for infinity."""
     inner = e.operand if isinstance(e, ast.Unary) else e
     return isinstance(inner, ast.Name) and inner.name in scope.names
 
@@ -152,7 +152,7 @@ def literal_value(e: ast.ExprSyntax) -> int | float | None:
 
 
 def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
-    """Return whether an expression consists of literals only, so that it has no type of its own."""
+    """Return whether an expression has literals as its only values, so that the context decides its type."""
     if literal_value(e) is not None:
         return not is_known(e, scope)
     match e:

@@ -191,7 +191,7 @@ def _constant(c: ast.ConstantSyntax, scope: Scope) -> ConstantDecl:
 
 @dataclass
 class _Parts:
-    """The state of resolving one routine."""
+    """The parts of one routine that are resolved so far."""
 
     scope: Scope
     params: list[Param] = field(default_factory=list[Param])
@@ -208,7 +208,7 @@ class _Parts:
 def resolve_routine(
     r: ast.RoutineSyntax, scope: Scope, findings: TextFindings
 ) -> Kernel | Instruction | None:
-    """Return the routine, or None, with the findings recorded, if a part of it is refused."""
+    """Return the typed routine, or None if a part of it is refused. The reasons are recorded in `findings`."""
     before = findings.refused
     parts = _Parts(scope)
     for p in r.params:

@@ -24,7 +24,7 @@ from isamap.syntax.values import resolve_value
 
 @dataclass(frozen=True, slots=True)
 class FunctionLibrary(Mapping[str, Function]):
-    """A text's own functions and the library functions that are no operations, which are read on demand."""
+    """The functions of a text, and those of the library that are not operations. The library is read on demand."""
 
     own: Mapping[str, Function] = field(default_factory=dict[str, Function])
 

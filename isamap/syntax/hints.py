@@ -86,13 +86,13 @@ MOST_AROUND = 400
 
 
 def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
-    """Return the equivalent of a call from another language, or None if there is none."""
+    """Return the equivalent of a call of another language, or None if there is none."""
     arity, text = FUNCTIONS.get(name, (-1, ""))
     return text.format(*(a.span.text for a in args)) if len(args) == arity else None
 
 
 def remark(name: str) -> str:
-    """Return a remark about that spelling in parentheses, or ""."""
+    """Return a remark about the spelling of a call in another language, in parentheses, or "" without one."""
     return f" ({_REMARKS[name]})" if name in _REMARKS else ""
 
 

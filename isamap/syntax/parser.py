@@ -77,7 +77,7 @@ def build_parser(grammar: str) -> Lark:
 
 
 def made_from(grammar: str) -> str:
-    """Return the digest of all inputs of the parser's tables."""
+    """Return the digest of everything from which the parser's tables are computed."""
     return f"lark {lark.__version__}, grammar {hashlib.sha256(grammar.encode()).hexdigest()}"
 
 

@@ -66,7 +66,7 @@ class Scope:
         return replace(self, indices={**self.indices, name: role})
 
     def with_axis(self, name: str, extent: Index, start: Index | None, *, ordered: bool) -> Scope:
-        """Return the scope inside a loop."""
+        """Return the scope inside a loop over an axis."""
         return replace(
             self.with_index(name, "axis"),
             extents={**self.extents, name: extent},
@@ -139,7 +139,7 @@ class TextFindings:
             raise TypeProblem(*dict.fromkeys(ordered))
 
     def _follows(self, d: Diagnostic) -> bool:
-        """Return whether a finding only follows from a refused declaration."""
+        """Return whether a finding reports only the use of a name whose declaration was refused."""
         declared = self.broken.get(d.span.text) if d.span is not None else None
         is_behind = declared is not None and d.span is not None and d.span.start >= declared.end
         return is_behind and d.code.startswith("unknown-")

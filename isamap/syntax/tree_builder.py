@@ -36,7 +36,7 @@ def parse_expression_syntax(source: Source) -> ast.ExprSyntax:
 
 
 class _Builder:
-    """The conversions, which need the source for their spans."""
+    """The conversion of each grammar rule to a syntax node, with the source for the spans."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -52,7 +52,7 @@ class _Builder:
         return ast.Ident(str(token), Span(self.source, token.start_pos, token.start_pos + len(token)))
 
     def integer(self, node: SyntaxTree | None) -> int | None:
-        """Return the number in an `integer` rule. Users of the grammar refuse fractions before."""
+        """Return the number in an `integer` rule, or None without a rule. Fractions were refused before."""
         if node is None:
             return None
         minus, digits = node.children

@@ -115,7 +115,7 @@ def resolve_access(name: ast.Ident, subscripts: tuple[ast.ExprSyntax, ...], span
 
 
 def _inside(read: Read, scope: Scope) -> Expr | None:
-    """Return the condition that all subscripts are in bounds, or None if the axes ensure it."""
+    """Return the condition that all subscripts are in bounds, or None if the loops' extents imply it."""
     shape = scope.operands[read.buffer].shape
     conditions = [
         condition
@@ -180,7 +180,7 @@ def _apply(
 
 
 def _call(function: Function, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope) -> Expr:
-    """Return the definition of a function with the arguments substituted."""
+    """Return the result of a function with the arguments substituted. Raises: TypeProblem."""
     if len(args) != len(function.params):
         shown = f"{function.name}({', '.join(p.name for p in function.params)})"
         said = f"`{shown}` takes {_count(len(function.params), 'value', 'values')}, not {len(args)}"
