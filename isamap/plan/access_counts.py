@@ -125,7 +125,7 @@ def levels_of(
     *,
     first_read: bool | Literal["partial"] = True,
 ) -> Iterator[tuple[str, str, str, Any, Any, Any, Any, int]]:
-    """Yield the rows of `Accesses` for each level, given the traffic into the levels and into the datapath.
+    """Yield a row of `Accesses` for each level, from the elements that are moved between the levels.
 
     Fused statements change the first read and the last write of all `sums`, in a buffer of `whole` tiles.
     """
@@ -170,7 +170,7 @@ def levels_of(
 def count_fused(
     read: FusedRead, extents: Mapping[str, Any], updated: Collection[str], tiles: Callable[[str], Any]
 ) -> tuple[Any, Any]:
-    """Return the elements that a fused statement's read loads, and those that all tiles of the sums use."""
+    """Return the elements that a fused statement's read loads, and the elements that all tiles use."""
     loaded = prod((extents[axis] for axis in read.axes), start=1)
     used = loaded * prod((tiles(axis) for axis in updated if axis not in read.axes), start=1)
     return loaded if read.kept else used, used
@@ -195,13 +195,13 @@ def powerset(axes: frozenset[str]) -> Iterator[frozenset[str]]:
 
 
 def _count_brought(nest: LoopNest, operand: CountedOperand, depth: int) -> int:
-    """Return the elements that issues inside `depth` loops load. They share tiles, except gathered ones."""
+    """Return the elements that issues inside `depth` loops load. Issues share tiles, except gathered ones."""
     ends, every = operand.gathered
     outer, inner = nest.loops[:depth], nest.loops[depth:]
     tiles = {loop.axis: loop.step for loop in nest.loops}
 
     def lies(axis: str, place: Range, shorts: Sequence[frozenset[str]]) -> bool:
-        """Return whether a tile at a place is short, for tiles that are short along exactly these axes."""
+        """Return whether a tile of an axis is short exactly if `short` has the axis, for one of `shorts`."""
         return axis not in ends or any((place[1] < tiles[axis]) == (axis in short) for short in shorts)
 
     total = 0
@@ -232,7 +232,7 @@ def _count_brought(nest: LoopNest, operand: CountedOperand, depth: int) -> int:
 def _count_loaded(
     part: _Part, inside: tuple[NestLoop, ...], around: tuple[Range, ...], fits: Callable[[str, Range], bool]
 ) -> int:
-    """Return the elements of all fitting tiles, each counted once, that loops cover within ranges of axes."""
+    """Return the number of distinct elements in the fitting tiles of the loops `inside`, within ranges of axes."""
     pieces = (
         [piece for piece in _pieces([place], _along(inside, axis)) if fits(axis, piece)]
         for place, (axis, _) in zip(around, part.axes, strict=True)
@@ -241,7 +241,7 @@ def _count_loaded(
 
 
 def _count_copied(nest: LoopNest, operand: CountedOperand, depth: int, *, by_tiles: bool) -> int:
-    """Return the elements of the tiles that fill a buffer inside `depth` loops, or that are read from it.
+    """Return the elements of the tiles that fill a buffer inside `depth` loops, or of those read from it.
 
     Tiles are apart, and read whole but for axes along which issues write what is left. In a window all taps share
     elements, or in registers tiles.
@@ -273,7 +273,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Tensor axes that share loop axes, with these loop axes. A loop axis that moves nothing has no tensor axis."""
+    """Tensor axes that share loop axes, together with these loop axes."""
 
     axes: tuple[tuple[str, int], ...]
     subscripts: tuple[Subscript | Index, ...]
@@ -447,7 +447,7 @@ class StatementEnergy:
 def with_energy(
     found: StatementAccesses, option: NestOption, energies: Energies, iterations: int, time_ns: float
 ) -> StatementAccesses:
-    """Return the counts with their energy: of accesses by level and operand, of instructions, links and leakage.
+    """Return the access counts with their energies: by level and operand, of instructions, links, and leakage.
 
     Units: `time_ns` is for all `iterations`. Bytes on a link are those in the outer memory.
     """
@@ -494,7 +494,7 @@ def _memory_of(level: str) -> str:
 
 
 def _carried(found: StatementAccesses) -> Iterator[tuple[str, str, int, Accesses | None]]:
-    """Yield two levels, the bytes moved between them, and the inner level's row if that is an operand's own.
+    """Yield two levels, the bytes between them, and the operand's row of the inner level (None if fused).
 
     Results and inputs of fused statements go through their own scratchpads, if they have some.
     """

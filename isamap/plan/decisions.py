@@ -13,47 +13,47 @@ WRITTEN_BYTES = 512
 
 
 def mapping_of(statement: int) -> str:
-    """Return the decision which option a statement takes, by its number in the problem."""
+    """Return the name of the decision about the option of a statement, by its number in the problem."""
     return f"nest{statement}.mapping"
 
 
 def unroll_of(statement: int, axis: str) -> str:
-    """Return the decision by how many issues, or iterations of the innermost sum, an axis is unrolled."""
+    """Return the name of the decision by how many issues, or innermost iterations of a sum, an axis is unrolled."""
     return f"nest{statement}.unroll.{axis}"
 
 
 def block_of(statement: int, axis: str) -> str:
-    """Return the decision how many elements of an axis one cache block has."""
+    """Return the name of the decision about the elements of an axis in one cache block."""
     return f"nest{statement}.block.{axis}"
 
 
 def order_of(statement: int, outer: str, inner: str) -> str:
-    """Return the decision that is 1 if the cache-block loop of `outer` is outside that of `inner`."""
+    """Return the name of the decision that is 1 if the cache-block loop of `outer` is outside that of `inner`."""
     return f"nest{statement}.order.{outer}.{inner}"
 
 
 def sweep_of(statement: int, outer: str, inner: str) -> str:
-    """Return the decision that is 1 if the register-block loop of `outer` is outside that of `inner`."""
+    """Return the name of the decision that is 1 if the register-block loop of `outer` is outside that of `inner`."""
     return f"nest{statement}.sweep.{outer}.{inner}"
 
 
 def parallel_of(statement: int, axis: str) -> str:
-    """Return the decision how many parts of an axis are distributed to threads (1: not distributed)."""
+    """Return the name of the decision into how many parts for threads an axis is divided (1: not divided)."""
     return f"nest{statement}.parallel.{axis}"
 
 
 def fuse_of(statement: int, other: int) -> str:
-    """Return the decision that is 1 if a statement fuses another, elementwise one."""
+    """Return the name of the decision that is 1 if a statement fuses another, elementwise one."""
     return f"nest{statement}.fuse.{other}"
 
 
 def stage_of(statement: int, operand: str) -> str:
-    """Return the decision how an operand is staged: 0 in place, 1 per block (as deep as possible), 2 as a whole."""
+    """Return the name of the decision about staging: 0 in place, 1 per block (as deep as possible), 2 as a whole."""
     return f"nest{statement}.stage.{operand}"
 
 
 def ahead_of(statement: int, operand: str) -> str:
-    """Return the decision that is 1 if a buffer is filled one iteration early, so that it has two copies.
+    """Return the name of the decision that is 1 if a buffer is filled one iteration early, and so has two copies.
 
     Slices of the copy are interleaved with the next inner loop; with 2, with the loop over the sum. Lanes fill a
     buffer that they share so many iterations early, up to 4.
@@ -62,17 +62,17 @@ def ahead_of(statement: int, operand: str) -> str:
 
 
 def spread_of(statement: int, operand: str) -> str:
-    """Return the decision that is 1 if a staged result is written back during the next iteration."""
+    """Return the name of the decision that is 1 if a staged result is written back during the next iteration."""
     return f"nest{statement}.spread.{operand}"
 
 
 def rows_of(statement: int, operand: str) -> str:
-    """Return the decision that is 1 if copies of an operand run along rows of its array (0: in buffer order)."""
+    """Return the name of the decision that is 1 if copies follow the rows of the array (0: the buffer's order)."""
     return f"nest{statement}.rows.{operand}"
 
 
 def prefetch_of(statement: int, operand: str) -> str:
-    """Return the decision into which cache an operand's lines are prefetched (0: none)."""
+    """Return the name of the decision about the cache into which an operand's lines are prefetched (0: none)."""
     return f"nest{statement}.prefetch.{operand}"
 
 
@@ -116,5 +116,5 @@ DOMAINS: dict[str, DecisionDomain] = {
 
 
 def domain_of(name: str) -> DecisionDomain | None:
-    """Return the possible values of a decision, as far as its full name determines them, or None."""
+    """Return the possible values of a decision by its kind, or None for an unknown kind."""
     return DOMAINS.get(name.split(".")[1])

@@ -10,7 +10,7 @@ from isamap.source import Diagnostic
 
 
 def live_ranges(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[int, int]]:
-    """Return when each tensor is written and last read, as positions in the order (the end is exclusive)."""
+    """Return the positions in the order where each tensor is written and, exclusively, after its last read."""
     begin: dict[str, int] = {}
     end: dict[str, int] = {}
     for place, number in enumerate(order):
@@ -26,7 +26,7 @@ def live_ranges(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[
 
 
 def loads(sizes: Iterable[tuple[int, int, int]], places: int, also: Sequence[int] | None = None) -> list[int]:
-    """Return the live bytes at each position: tensors given as (begin, end, bytes), plus workspaces."""
+    """Return the live bytes at each position: of tensors given as (begin, end, bytes), and of workspaces `also`."""
     change = [0] * (places + 1)
     for begin, end, size in sizes:
         change[begin] += size

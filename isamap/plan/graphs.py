@@ -92,7 +92,7 @@ class GraphProblem:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """Group numbers in order, and the tensors that stay near from their writer to the last reader.
+    """The order of groups, and the tensors that stay in the near cache from their writer to their last reader.
 
     Units: nanoseconds and bytes of the model; no plan costs less than `bound_ns`. `warnings` report failures
     of the solver, after which the best known plan is returned.

@@ -33,7 +33,7 @@ def axes_of(subscript: Subscript | Index) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NestLoop:
-    """A loop over the remaining extent inside outer loops of the same axis. Units: `step` in elements."""
+    """A loop that runs over a step of the next outer loop of the same axis. Units: `step` in elements."""
 
     axis: str
     step: int

@@ -360,7 +360,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class NestProblem:
-    """A statement and its options. The first option is never better known than the others.
+    """A statement with its options, and a bound for the options that were left out.
 
     Mappings that cannot win may be omitted: by the model that omitted them, no schedule with one of them
     costs less than `others_ns`. Units: nanoseconds, infinite if all are present. Schedules may be known
@@ -444,7 +444,7 @@ class Problem:
     of_core: tuple[tuple[str, int], ...] = ()
 
     def residents_of(self, option: NestOption) -> int:
-        """Return how many parts of an option share the place of one, if it has more parts than run at once."""
+        """Return how many parts of an option share a core's place for one part. It is 1 if all run at once."""
         parts = prod(count for _, count in option.parts)
         return min(self.residents, -(-parts // self.teams(option)))
 

@@ -218,13 +218,13 @@ class Schedule:
 
 
 def engines_words(schedule: Schedule) -> str:
-    """Return text about the engines that found the schedule and proved its bound, as far as known."""
+    """Return text with the engines that found the schedule and proved its bound. Unknown engines are left out."""
     said = (("found", schedule.found_by), ("proved", schedule.proved_by))
     return ", ".join(f"{what} by {engine}" for what, engine in said if engine)
 
 
 def forget_cost(schedule: Schedule) -> Schedule:
-    """Return the schedule as a hand-written one, without a known cost."""
+    """Return the schedule without its cost and bound, as one written by hand."""
     return replace(
         schedule,
         model="",
@@ -251,7 +251,7 @@ def slots_of(nest: NestSchedule, stage: Stage) -> int:
 
 
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
-    """Return the loops, by number, with which a move for another iteration is interleaved, or ().
+    """Return the loops, by number, with which a copy for another iteration is interleaved, or ().
 
     These are the loops down to the named one. By default a buffer is filled in the next inner loop, and one
     in a scratchpad in all loops around sums, because many transfers at once would delay the others. They end

@@ -107,7 +107,7 @@ def _check_prefetch(
 
 
 def _never_reads_array(nest: NestSchedule, option: NestOption, stage: Stage | None) -> bool:
-    """Return whether a fused statement initialises the sums, and no partial sum returns to the array."""
+    """Return whether a fused statement initialises the sums, and no partial sum is stored in the array."""
     extents = {axis.name: inf if axis.is_open else axis.extent for axis in option.axes if axis.is_reduction}
     around = nest.loops[: nest.hold if stage is None else stage.depth]
     is_cut = any(loop.step < extents.get(loop.axis, 0) for loop in around)

@@ -526,7 +526,7 @@ MAX_ISSUES = 4096
 
 
 def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield the errors in the pieces in which a nest performs remainders."""
+    """Yield the errors in the pieces into which a nest splits the remainders of axes."""
     whole = issues = 1
     for axis in option.axes:
         loops = [loop for loop in nest.loops if loop.axis == axis.name]
@@ -590,7 +590,7 @@ def _check_pieces(
 
 
 def halves(whole: int, tile: int) -> tuple[int, ...]:
-    """Return the fewest pieces that combine to every number of tiles up to `whole` elements: powers of two."""
+    """Return the fewest piece sizes that combine to every number of tiles up to `whole` elements: powers of two."""
     found = [tile]
     while 2 * found[-1] <= whole:
         found.append(2 * found[-1])

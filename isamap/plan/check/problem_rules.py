@@ -129,7 +129,7 @@ def _flow(flow: Flow) -> Iterator[str]:
 
 
 def _times(kind: str, stated: Iterable[tuple[str, float]], least: float = 0) -> Iterator[str]:
-    """Yield an error for each value that is below the lower limit, infinite, or NaN."""
+    """Yield a message for each value that is below `least`, infinite, or NaN."""
     return (f"{kind} `{name}` is {value}" for name, value in stated if not least <= value < inf)
 
 

@@ -22,7 +22,7 @@ MAX_PARTS = 4096
 
 
 def in_parts(nest: NestSchedule, option: NestOption) -> NestOption:
-    """Return an option with the parts into which the parallel loops of a nest cut it; its extents stay."""
+    """Return the option with the number of parts along each parallel loop of a nest. Extents are unchanged."""
     extents = {axis.name: axis.extent for axis in option.axes}
     dealt = [loop for loop in nest.loops if loop.is_dealt and loop.axis in extents]
     return replace(

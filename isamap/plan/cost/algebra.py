@@ -83,12 +83,11 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OverBlocks:
-    """The sum of `body` over the register blocks of a statement, whole ones and those cut short by the end of
-    an axis.
+    """The sum of `body` over the register blocks of a statement: whole blocks, and the shorter ones at axes' ends.
 
-    `axes` are the decisions how many issues an axis is unrolled by, each with the issues along that axis. Of
-    7 issues unrolled by 3 there are two whole blocks and one of 1: `body` counts twice where the decision is
-    3, and once if it is 1.
+    `axes` are decisions by how many issues an axis is unrolled, each with the issues along that axis. With 7
+    issues and a decision of 3, there are two whole blocks and one of 1: `body` counts twice with the decision
+    3, and once with 1.
     """
 
     axes: tuple[tuple[str, int], ...]

@@ -116,7 +116,7 @@ def _take_branches(decision: str, branches: tuple[tuple[int, Cost], ...], batch:
 
 
 def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_], int]:
-    """Return a mask of the assignments with a given value of a decision, and their number."""
+    """Return a mask and the count of the assignments in which a decision has a given value."""
     found = batch.takers.get((decision, value))
     if found is None:
         taking = np.equal(batch.values[decision], value)
@@ -125,7 +125,7 @@ def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_]
 
 
 def _beyond(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
-    """Return one of two costs per assignment. A cost that no assignment selects is not evaluated."""
+    """Return `above` or `below` for each assignment. A cost that no assignment needs is not evaluated."""
     if isinstance(exceeds, bool):
         return _evaluate_batch(above if exceeds else below, batch)
     # Counting takes a tenth of the time of numpy's `any` and `all`.

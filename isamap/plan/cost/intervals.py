@@ -61,7 +61,7 @@ class _Spans:
     )
 
     def inside(self, decision: str, key: int) -> NDArray[np.bool_] | bool:
-        """Return where a decision may have a value, as True or False if that is equal for all boxes."""
+        """Return where a decision may have a value. It is True or False if all boxes agree."""
         found = self.masks.get((decision, key))
         if found is None:
             box = self.boxes[decision]
@@ -78,7 +78,7 @@ class _Spans:
 
 
 def _in_fewest(both: Numbers) -> Numbers:
-    """Return bounds with equal boxes, or equal ends, stored once."""
+    """Return the bounds with axes of equal values reduced to length 1."""
     if both.shape[1] > 1 and (both == both[:, :1]).all():
         both = both[:, :1]
     return both[:1] if (both[0] == both[1]).all() else both

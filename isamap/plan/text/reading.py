@@ -238,7 +238,7 @@ _FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 
 def standing(schedule: Schedule, digest: str) -> Schedule:
-    """Return the schedule, without its claims of cost and bound if the digest does not match."""
+    """Return the schedule. If the digest does not match its text, claims of cost and bound are dropped."""
     return schedule if digest == text_digest(schedule) else forget_cost(schedule)
 
 
