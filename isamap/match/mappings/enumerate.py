@@ -29,7 +29,7 @@ from isamap.transform import Statement, statements, symbols
 
 @dataclass(frozen=True, slots=True)
 class KnownGroup:
-    """A group found before: its number, its axes with lanes as `%i`, and the conditions that concern it."""
+    """A group that was found before: its number, its axes with lanes as `%i`, and the conditions on it."""
 
     number: int
     group: AxisGroup
@@ -38,7 +38,7 @@ class KnownGroup:
 
 @dataclass(frozen=True, slots=True)
 class ConditionResults:
-    """Cached results of a pairing's conditions, by condition number and by the groups concerned.
+    """Cached results of the conditions of a pairing, by condition and by the groups that it concerns.
 
     The numbers are compared first, since that is faster.
     """
@@ -49,7 +49,7 @@ class ConditionResults:
     known: dict[tuple[int, ...], bool] = field(default_factory=dict[tuple[int, ...], bool])
 
     def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
-        """Return whether all conditions hold for the groups of a mapping, or for some of them."""
+        """Return whether all conditions hold for the groups of a mapping. A part of its groups will do."""
         met = [self.met.get(group) or self._meet(group) for group in groups]
         for number, condition in enumerate(self.conditions):
             question = (number, *[own.number for own in met if own.concerns[number]])
@@ -83,7 +83,7 @@ def find_in_statement(
     mode: CountMode = "complete",
     kernel: Kernel | None = None,
 ) -> Iterator[Mapping]:
-    """Yield all whole, split and degenerate mappings of one instruction, each once, in a fixed order.
+    """Yield all whole, split and degenerate mappings of an instruction onto a statement, in a fixed order.
 
     A caller that needs only some may stop early. `kernel` has the facts about sizes. Without it, every size is
     assumed to be at least 1.
@@ -119,7 +119,7 @@ def find_candidates(
 def _find(
     pattern: Pattern, statement: Statement, number: int, mode: CountMode, test: Callable[[Bindings], Test]
 ) -> Iterator[Mapping]:
-    """Yield the mappings of all pairings whose groups satisfy the conditions of their pairing."""
+    """Yield the mappings of all pairings whose axis groups pass the test of the pairing."""
     seen: KnownMappings | None = None
     for bindings in pairings(pattern, statement, mode):
         seen = seen or KnownMappings(pattern)  # symmetries are looked for where there is something to compare
@@ -134,7 +134,7 @@ def _find(
 
 
 def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterator[Bindings]:
-    """Yield the possible bindings of the operands: in written order only, unless the mode is complete."""
+    """Yield the possible bindings of the operands: all of them in complete mode, else the first one."""
     if not heads_agree(pattern, statement) or statement.assign.guard is not None:
         return iter(())
     lay = unify_once if mode == "amos" else unify
@@ -151,19 +151,19 @@ def heads_agree(pattern: Pattern, statement: Statement) -> bool:
 
 
 def kernel_signature(axis: str, target: Assign, bindings: Bindings) -> Signature:
-    """Return the operands that a kernel axis indexes, each with the subscript, and whether it indexes the output."""
+    """Return the operands and subscripts that a kernel axis indexes, and whether it indexes the output."""
     inputs = frozenset(name for name, b in places(bindings) if axis in symbols(b.subject))
     return inputs, any(axis in i.symbols for i in target.target.index)
 
 
 def instruction_signature(axis: str, pattern: Pattern, bindings: Bindings) -> Signature:
-    """Return the operands that an instruction axis indexes, with subscripts, and whether it indexes the output."""
+    """Return the operands and subscripts that an instruction axis indexes, and whether it indexes the output."""
     inputs = frozenset(name for name, b in places(bindings) if any(axis in i.symbols for i in b.pattern))
     return inputs, any(axis in i.symbols for i in pattern.target.index)
 
 
 def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
-    """Return whether the instruction axis has all inputs of the kernel axis, and both or none index the output."""
+    """Return whether an instruction axis indexes all inputs of a kernel axis, and the output exactly if that does."""
     return kernel_axis[0] <= instruction_axis[0] and kernel_axis[1] == instruction_axis[1]
 
 
@@ -219,7 +219,7 @@ def _classes(pattern: Pattern, bindings: Bindings) -> tuple[tuple[str, ...], ...
 
 
 def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
-    """Return the largest step of an axis in a subscript with several axes: 2 for k in `2*k + p`."""
+    """Return the largest step of an axis in a subscript with other axes: 2 for k in `2*k + p`."""
 
     def step(index: Index) -> int:
         c = index.coefficient(axis) if axis in index.symbols and len(index.symbols) > 1 else None
@@ -229,7 +229,7 @@ def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
 
 
 def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place, ...]]:
-    """Yield all continuations of the chosen places, in the order of options."""
+    """Yield all ways to place the remaining kernel axes, in the order of options."""
     if len(chosen) == len(search.axes):
         yield chosen
         return
@@ -240,7 +240,7 @@ def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place,
 
 
 def _can_be_filled(search: _Search, chosen: tuple[Place, ...]) -> bool:
-    """Return whether enough axes remain to fill every instruction axis, and no instruction axis has two places."""
+    """Return whether the remaining axes can fill every instruction axis that must be filled."""
     left = search.left[len(chosen)]
     for position, reachable in enumerate(search.reachable):
         taken = {p[1] for p in chosen if p is not None and p[0] == position}
@@ -300,7 +300,7 @@ def statement_mappings(
     *,
     writes: bool = False,
 ) -> Iterator[Mapping]:
-    """Yield all mappings of a statement, or of one instruction only. `kernel` has the facts about its sizes.
+    """Yield all mappings of a statement, or those of one instruction. `kernel` has the facts about its sizes.
 
     With `writes`, those of a statement that only assigns write to memory: no others perform it.
     """
@@ -320,7 +320,7 @@ def _writes_memory(pattern: Pattern, machine: Machine) -> bool:
 
 @lru_cache(maxsize=1024)
 def _patterns_of_head(machine: Machine, op: str | None, target: DType, value: DType) -> tuple[Pattern, ...]:
-    """Return a machine's patterns, in its order, of an operation and the types that `heads_agree` compares."""
+    """Return a machine's patterns with this operation and these types of target and value, in order."""
     own = _assigning(machine).get((op, target), ())
     return tuple(p for i in own if (p := pattern_of(i)) is not None and p.value.dtype == value)
 
@@ -350,7 +350,7 @@ Point = tuple[str, ...]
 def find_unions(
     pattern: Pattern, statement: Statement, number: int, pairings: Iterator[Bindings]
 ) -> Iterator[Mapping]:
-    """Yield all mappings of the pairings by AMOS's rule. Where sizes are known, mappings must fill their axes."""
+    """Yield all mappings of the pairings by AMOS's rule. Mappings must fill their axes if sizes are known."""
     axes = tuple(a.name for a in pattern.axes)
     for bindings in pairings:
         points = set(find_points(pattern, statement, bindings))
@@ -361,7 +361,7 @@ def find_unions(
 
 
 def find_points(pattern: Pattern, statement: Statement, bindings: Bindings) -> Iterator[Point]:
-    """Yield tuples of distinct kernel axes, of the kinds of the instruction's axes, for which all operands agree."""
+    """Yield tuples of distinct kernel axes for the instruction's axes, of equal kinds, in which operands agree."""
     sums = {a.name for a in statement.reduction_axes}
     own_sums = {a.name for a in pattern.statement.reduction_axes}
     options = [
@@ -377,7 +377,7 @@ def find_points(pattern: Pattern, statement: Statement, bindings: Bindings) -> I
 
 
 def _subscripts(subject: Expr) -> tuple[Index, ...] | None:
-    """Return the subscripts of an element or its cast, () for an expression without axes, or None for others."""
+    """Return the subscripts of an element or of its cast, () for an expression without axes, or None."""
     while isinstance(subject, Cast):
         subject = subject.value
     if isinstance(subject, Read):
@@ -388,7 +388,7 @@ def _subscripts(subject: Expr) -> tuple[Index, ...] | None:
 def _agree(
     own: tuple[Index, ...], theirs: tuple[Index, ...], pattern: Pattern, statement: Statement, point: Point
 ) -> bool:
-    """Return whether each subscript is a scaled and shifted dimension, and the rest is constant."""
+    """Return whether each subscript is a scaled and shifted dimension, and all other dimensions are constant."""
     runs = dict(zip((a.name for a in pattern.axes), point, strict=True))
     still: dict[str, Index | int] = {a.name: 0 for a in statement.axes if a.name not in point}
     moving = [i.substitute({j: Index.of(x) for j, x in runs.items()}) for i in own]
@@ -430,7 +430,7 @@ def _subsets(axes: list[str]) -> list[tuple[str, ...]]:
 
 
 def _is_filled(pattern: Pattern, statement: Statement, axis: str, on: tuple[str, ...]) -> bool:
-    """Return whether the product of fused extents reaches the instruction's length, or True if that is unknown."""
+    """Return whether the fused extents multiply to at least the instruction's length. Unknown counts as yes."""
     length = pattern.statement.axis(axis).extent.substitute(largest_parameters(pattern.instruction)).value
     extent = Index.of(1)
     for x in on:

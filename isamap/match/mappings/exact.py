@@ -66,7 +66,7 @@ class Sides:
 
 
 def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
-    """Return whether the sides agree for all lanes of all issues, in any order of fusion.
+    """Return the verdict whether equal `given` subscripts imply equal `required` ones, in any order of fusion.
 
     The verdict is "fails" if there is a counterexample, and "unknown" if sizes are open and a term is not
     affine.
@@ -169,7 +169,7 @@ class _Writer:
         return found
 
     def _open_lanes(self, group: AxisGroup, second: Mapping[str, str]) -> list[str | None]:
-        """Return the constraint that a parameter separates accesses: `a[i]` and `a[i + L]` do not meet for i < L."""
+        """Return the constraints that the lanes are below the lengths that parameters give."""
         ends = {a: e for a, e in self.space.open_lengths if a in group.instruction_axes}
         return [
             self.compare(Index.of(name), "<", end) or "true"
@@ -178,7 +178,7 @@ class _Writer:
         ]
 
     def _link_lanes(self, group: AxisGroup, second: Mapping[str, str]) -> str | None:
-        """Return the constraint that both lanes count along fused axes from one nonnegative position."""
+        """Return the constraint that both lanes number points of the fused kernel axes from one position on."""
         fused = self._number(group.kernel_axes, [self.extents[x] for x in group.kernel_axes])
         most = Index.of(1)
         for x in group.kernel_axes:
@@ -198,7 +198,7 @@ class _Writer:
         return total
 
     def _together(self, group: AxisGroup, second: Mapping[str, str]) -> str:
-        """Return the constraint that lanes are equal if and only if iterations are."""
+        """Return the constraint that two lanes are equal if and only if their iterations are."""
         own = _all([f"{self.name(a)} = {self.name(second[a])}" for a in group.instruction_axes])
         theirs = _all([f"{self.name(x)} = {self.name(second[x])}" for x in group.kernel_axes])
         return f"(({own} and {theirs}) or (not ({own}) and not ({theirs})))"
@@ -218,7 +218,7 @@ class _Writer:
         return found
 
     def _known_facts(self) -> list[str | None]:
-        """Return the known facts about the named sizes, and about sizes that these facts name."""
+        """Return the facts about the sizes that have been named, and about the sizes in these facts."""
         found: list[str | None] = []
         left = list(self.space.facts)
         while said := [f for f in left if f.symbols & self.parameters.keys()]:
@@ -325,6 +325,6 @@ def _largest(instruction: Instruction) -> dict[str, int | None] | None:
 
 
 def _is_plain(p: Param) -> bool:
-    """Return whether a parameter's range is two different numbers."""
+    """Return whether the ends of a parameter's range are numbers."""
     low = 1 if p.low is None else p.low.value
     return low is not None and (p.high is None or (p.high.value is not None and low <= p.high.value))

@@ -26,7 +26,7 @@ from isamap.transform import Statement, reads, statements
 
 @dataclass(frozen=True, slots=True)
 class GroupMapping:
-    """One way in which one issue performs several statements, or in which one statement uses some of the outputs.
+    """A mapping of several statements, or of some outputs of one instruction, onto one issue.
 
     `parts` are in the order of the instruction's statements. `unused` are outputs whose value is not used.
     """
@@ -63,7 +63,7 @@ class _Part:
 
     @property
     def operands(self) -> dict[str, frozenset[tuple[tuple[Index, ...], Expr]]]:
-        """The expression of each operand, the output included, by subscript, for reads and writes."""
+        """The expression of each operand by subscript, in reads and writes. The output is included."""
         bindings, target = self.mapping.bindings, self.pattern.target
         found = {
             n: frozenset((b.pattern, b.subject) for b in bindings if b.name == n)
@@ -111,7 +111,7 @@ def groups_of(
 
 
 def _canonical_key(instruction: Instruction, chosen: tuple[int, ...], mapping: GroupMapping) -> object:
-    """Return the least image of a mapping under the symmetries of the instruction's required statements."""
+    """Return the smallest key of a mapping under the symmetries of the instruction's required statements."""
     return mapping.unused, min(
         tuple((p.statement, image(p, axes, operands)) for p in mapping.parts)
         for axes, operands in symmetries(instruction, chosen)
@@ -119,7 +119,7 @@ def _canonical_key(instruction: Instruction, chosen: tuple[int, ...], mapping: G
 
 
 def _useful(instruction: Instruction, patterns: tuple[Pattern, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield sets of the instruction's statements that are useful without the others, largest first.
+    """Yield the sets of an instruction's statements that may be used without the others, largest first.
 
     All that write one output go together. The others' outputs must be free to be overwritten and unread.
     """
@@ -175,7 +175,7 @@ def _common_loops(parts: tuple[_Part, ...]) -> bool:
 
 
 def _fits(part: _Part, instruction_axes: tuple[str, ...], kernel_axes: tuple[str, ...]) -> bool:
-    """Return whether fused kernel axes are no longer than the instruction's axes, or False if that is unknown."""
+    """Return whether the instruction's axes are long enough for the kernel's fused axes. Unknown counts as no."""
     required = [part.statement.axis(k).extent.value for k in kernel_axes]
     lengths = [_longest(part.pattern, a) for a in instruction_axes]
     if None in required or None in lengths:

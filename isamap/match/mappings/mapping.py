@@ -78,7 +78,7 @@ class Mapping:
 
 @lru_cache(maxsize=4096)
 def _operands(bindings: Bindings) -> str:
-    """Return the text of the operands' subjects, equal for all mappings of a pairing."""
+    """Return the text of the operands and their expressions. It is equal for all mappings of a pairing."""
     return ", ".join(f"{name} = {print_expr(b.subject)}" for name, b in places(bindings))
 
 
@@ -103,7 +103,7 @@ Key = tuple[tuple[tuple[str, str, str], ...], tuple[tuple[tuple[str, ...], tuple
 
 
 class KnownMappings:
-    """The mappings of one pattern found so far, to recognise new ones."""
+    """The mappings of one pattern that were found so far, with which new ones are compared."""
 
     def __init__(self, pattern: Pattern) -> None:
         # One statement among several has no symmetries of its own: what leaves it as it stands may change
@@ -113,7 +113,7 @@ class KnownMappings:
         self._keys: set[Key] = set()
 
     def is_new(self, mapping: Mapping) -> bool:
-        """Return whether neither this mapping nor an image of it under a symmetry was found before."""
+        """Return whether a mapping differs from all earlier ones and from their images under symmetries."""
         if len(self._symmetries) <= 1:
             return True  # the search makes nothing twice
         keys = [image(mapping, axes, operands) for axes, operands in self._symmetries]
@@ -150,7 +150,7 @@ def _text(subject: Expr) -> str:
 
 @lru_cache(maxsize=4096)
 def symmetries(instruction: Instruction, required: tuple[int, ...] | None = None) -> tuple[Renaming, ...]:
-    """Return all symmetries, the identity first. `required` restricts them to those statements, numbered from 0."""
+    """Return all symmetries, the identity first. With `required`, only those of these statements."""
     patterns = [p for n, p in enumerate(patterns_of(instruction)) if required is None or n in required]
     axes = list(dict.fromkeys(a.name for p in patterns for a in p.axes))
     inputs = [o.name for o in instruction.operands if o.role == "in"]
@@ -166,7 +166,7 @@ def symmetries(instruction: Instruction, required: tuple[int, ...] | None = None
 
 
 def _alike(instruction: Instruction, operand: dict[str, str]) -> bool:
-    """Return whether operands that replace each other have equal declarations."""
+    """Return whether operands that exchange places have equal declarations."""
     return all(
         replace(instruction.operand(a), name=b) == instruction.operand(b)
         for a, b in operand.items()
@@ -175,7 +175,7 @@ def _alike(instruction: Instruction, operand: dict[str, str]) -> bool:
 
 
 def _shape(pattern: Pattern, axis: dict[str, str], operand: dict[str, str]) -> str:
-    """Return the instruction's meaning as text with axes and operands renamed and commuting operands sorted."""
+    """Return the instruction's meaning as text, with renamed axes and operands and sorted commutative operands."""
     indices: dict[str, Index | int] = {k: Index.of(v) for k, v in axis.items()}
 
     def text(e: Expr) -> str:

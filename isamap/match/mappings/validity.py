@@ -90,7 +90,7 @@ def first_violation(
 
 
 def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
-    """Return the conditions of one pairing: on each input, on operands that are read twice, and on the output."""
+    """Return the conditions of a pairing: on each input, on inputs that are read twice, and on the output."""
     highs = dict.fromkeys(unit_axes(pattern), 0) | largest_parameters(pattern.instruction)
     subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
     lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
@@ -128,7 +128,7 @@ def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> 
 
 
 def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int]:
-    """Return the instruction's names as `%i`, because the kernel may use the same names."""
+    """Return the instruction's names as `%i`, because the kernel may use equal names."""
     axes = frozenset(a.name for a in pattern.axes)
     return {s: Index.of(f"%{s}") for s in names | axes}
 
@@ -156,7 +156,7 @@ def _known_facts(kernel: Kernel) -> FreeSizes:
 
 
 def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
-    """Return whether a condition holds for the groups of a mapping, or for some of them."""
+    """Return the verdict on a condition for the groups of a mapping, or for some of them."""
     return verdict(condition.sides, _concerned_groups(condition, map(with_lanes, groups)), space)
 
 
@@ -176,7 +176,7 @@ def with_lanes(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
 
 @lru_cache(maxsize=65536)
 def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
-    """Return whether, in groups with lanes as `%i`, equal given subscripts imply equal required subscripts."""
+    """Return the verdict whether equal `given` subscripts imply equal `required` ones. Lanes are named `%i`."""
     if sides.other is not None:
         # Whether two reads of one operand agree wherever they access the same element.
         if _is_spanned_between(sides, sides.other, groups, space):
@@ -196,7 +196,7 @@ def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) 
 
 
 def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict | None:
-    """Return the first verdict other than "holds" for the groups with one axis removed."""
+    """Return the first verdict other than "holds" after one axis is removed, or None."""
     for smaller in _one_less(groups):
         found = verdict(sides, smaller, space)
         if found != "holds":
@@ -205,7 +205,7 @@ def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: Iteration
 
 
 def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
-    """Yield the groups without one of their kernel axes."""
+    """Yield the groups with one kernel axis removed."""
     for n, group in enumerate(groups):
         for x in group.kernel_axes:
             rest = tuple(k for k in group.kernel_axes if k != x)
@@ -217,7 +217,7 @@ def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
 
 
 def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
-    """Return whether the given side distinguishes all lanes or all iterations, so that nothing is to be compared."""
+    """Return whether no two lanes, or no two iterations, have equal `given` subscripts."""
     used = frozenset(s for i in sides.given for s in i.symbols)
     by_lanes = any(a in used for g in groups for a in g.instruction_axes)
     axes = [a for g in groups for a in (g.instruction_axes if by_lanes else g.kernel_axes)]
@@ -233,7 +233,7 @@ def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Iteration
 def _tells_iterations_apart(
     given: tuple[Index, ...], groups: tuple[AxisGroup, ...], space: IterationSpace
 ) -> bool:
-    """Return whether iterations of one issue are no further apart than its lanes."""
+    """Return whether no two iterations of one issue have equal `given` subscripts."""
     full = dict(space.extents)
     lengths = dict(space.lengths)
     whole = {x: full[x] for g in groups for x in g.kernel_axes}
@@ -265,7 +265,7 @@ def _product(lengths: Iterator[int | None]) -> int | None:
 
 
 def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
-    """Return whether a step of one group changes the required side but not the given one."""
+    """Return whether a step of one group changes a `required` subscript and no `given` one."""
     lengths, extents = dict(space.lengths), dict(space.extents)
     used = frozenset(s for i in sides.given for s in i.symbols)
     for group in groups:
@@ -283,7 +283,7 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationS
 
 
 def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
-    """Return whether each step that leaves the given side unchanged also leaves the required side unchanged.
+    """Return whether each step that keeps the `given` subscripts keeps the `required` ones.
 
     It holds only if each lane axis runs over one kernel axis, so that both take the same steps. The steps of
     the given side are numbers; those of the required side may be sizes.
@@ -335,7 +335,7 @@ def _is_spanned_between(
 
 
 def _follow(required: list[Row], given: list[Row], columns: int) -> bool:
-    """Return whether rows are linear combinations of given rows, whose first columns are numbers."""
+    """Return whether rows are linear combinations of the given rows. Given steps are numbers."""
     left, pivots = given, list[tuple[int, Row]]()
     for column in range(columns):
         pivot = next((r for r in left if r[column].terms), None)
@@ -359,5 +359,5 @@ def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | Non
 
 
 def _without(row: Row, column: int, pivot: Row) -> Row:
-    """Return a linear combination of the row and the pivot row whose `column` is 0."""
+    """Return a linear combination of two rows in which `column` is 0."""
     return tuple(a * pivot[column] - row[column] * b for a, b in zip(row, pivot, strict=True))

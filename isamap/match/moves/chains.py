@@ -67,7 +67,7 @@ def _own_ns(step: OperandMove) -> float:
 
 
 def kind_of(chain: tuple[OperandMove, ...], arrays: int, search: MoveSearch) -> MoveKind:
-    """Return the kind of a chain that accesses `arrays` arrays. A gathering chain accesses one at several places."""
+    """Return the kind of a chain that accesses `arrays` elements. A chain with accesses at several places gathers."""
     places: dict[Location, bool] = {}
     for step in chain:
         owner = search.machine.instructions[step.instruction].instruction
@@ -94,7 +94,7 @@ def is_dense(place: Location, owner: Instruction, name: str, params: dict[str, i
 
 
 def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[OperandMove, ...]) -> Movement:
-    """Return the movement of an operand by a chain in each issue."""
+    """Return the movement in which each issue runs the chain of moves."""
     array = [r.dtype.size_bytes for r in distinct_reads(operand.subject)]
     return Movement(
         operand.name,
@@ -107,7 +107,7 @@ def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[OperandMove, ...
 
 
 def with_copy(moved: Movement, operand: OperandTile, *copies: Transfer) -> Movement:
-    """Return the movement with additional copies into and out of a buffer."""
+    """Return the movement with the copies that fill a buffer or write it back."""
     chains = [(steps_of(c.store), c.width) for c in copies]
     elements = prod(operand.cell_shape)
     return replace(

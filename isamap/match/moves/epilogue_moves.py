@@ -43,7 +43,7 @@ COPIES = ((16, 64), (8, 64), (4, MOST_PART), (2, MOST_PART))
 
 @dataclass(frozen=True, slots=True)
 class BufferOnTheWay:
-    """An intermediate buffer with several copies: one tile is stored while the next one is computed.
+    """An intermediate buffer with several copies, so that one tile is stored while the next one is computed.
 
     With `kept` it has the elements that all tiles read, loaded once. Tiles along axis `along` each read a
     different part. Units: `copy_bytes` is the size of each copy in its scratchpad.
@@ -91,7 +91,7 @@ class WayOut:
 
 
 def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch) -> WayOut | None:
-    """Return the path of an expression of sums to its array, or None if no instructions perform it.
+    """Return the path by which an expression of sums is stored, or None if no instructions perform it.
 
     The path starts at the registers that hold the sums if possible, else at scratchpad `home`.
     """
@@ -115,7 +115,7 @@ def stored_way_out(
 def held_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> WayOut | None:
-    """Return the path of results out of registers, or None if no sums are there or one move stores them unchanged."""
+    """Return the path of results from registers, or None if there are no such sums or one move stores them."""
     if search.is_addressable(acc.memory):
         return None
     copy, counts = _tile_out(acc, written, tile, home, search)
@@ -127,7 +127,7 @@ def held_way_out(
 def _tile_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> tuple[Copy, dict[str, Index]]:
-    """Return the copy that stores the result of a scratchpad tile of sums, and the ranges of its counters."""
+    """Return the copy that stores the result of a tile of sums, and the extents of its counters."""
     cells = in_tiles(acc, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
@@ -144,7 +144,7 @@ def _through_buffers(
     *,
     held: bool,
 ) -> WayOut | None:
-    """Return the path through buffers of the first suitable scratchpads. `tile` may make some persistent."""
+    """Return the path through buffers in the first suitable scratchpads. `tile` allows buffers for all tiles."""
     cells = in_tiles(acc, search, home).buffer
     others = other_arrays(copy, cells)
     kinds = [(copy.target.dtype, acc.cell_shape)]
@@ -237,7 +237,7 @@ def _stores_registers(search: MoveSearch) -> bool:
 
 
 def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:
-    """Return the axis along which tiles read an array, with the elements, or None if tiles read no elements again."""
+    """Return the axis along which tiles share an array, with its elements, or None if no elements are read again."""
     own = [a for a in tile.axes if f"~{a.name}" in find_counters(read, copy)]
     moving = {symbol for symbol in symbols(read) if symbol.startswith("@")}
     again = [a for a in tile.axes if a.name in acc.axes and a not in own and (a.extent.value or inf) > a.tile]
@@ -256,7 +256,7 @@ def _between(
     search: MoveSearch,
     whole: tuple[str, tuple[int, ...]] | None,
 ) -> BufferOnTheWay:
-    """Return a buffer in a scratchpad. It is one of the `whole` buffers, for all tiles, if there is room."""
+    """Return a buffer in a scratchpad. With `whole`, it holds the elements of all tiles if there is room."""
     step = lcm(LINE_BYTES, search.known.address_steps[memory])
     capacity = search.machine.memories[memory].capacity_bytes or 0
 
@@ -280,7 +280,7 @@ def _moves(
     cut: Cut,
     holding: OperandTile | None,
 ) -> tuple[Moves, Moves] | None:
-    """Return the moves that fill persistent buffers, and those of each tile, or None if a step has no moves.
+    """Return the moves that fill buffers for all tiles, and those of each tile, or None if a step has no move.
 
     With `holding`, the sums are in registers.
     """
@@ -336,7 +336,7 @@ def find_delivered(
     starts: Sequence[Index] | None,
     search: MoveSearch,
 ) -> OperandMove | None:
-    """Return the store that computes a copy from registers and writes the first buffer of its path `through` buffers.
+    """Return the store that computes the first copy of a path from registers, or None if no instruction does it.
 
     None if no instructions do.
     """
@@ -367,7 +367,7 @@ def other_arrays(copy: Copy, cells: str) -> tuple[Read, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Copies in order: other arrays into buffers, computed values into other buffers, and results to their array."""
+    """Copies in order: inputs into buffers, computed values into other buffers, and results into their array."""
 
     brought: tuple[Copy, ...]
     computed: tuple[Copy, ...]
@@ -377,7 +377,7 @@ class Passage:
 def through(
     copy: Copy, cells: str, names: Sequence[str], starts: Sequence[Index] | None = None, *, cut: Cut = ()
 ) -> Passage | None:
-    """Return a copy from a buffer of tiles as several copies, through buffers that begin at `starts`.
+    """Return the copies that replace a copy from a buffer of tiles, by way of buffers that begin at `starts`.
 
     There is a buffer for the computed value in the tiles' layout, one for each other array, and one for each
     part of the value before the last. Return None if the tile is read in two places, or an array beyond its
@@ -433,7 +433,7 @@ def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
 
 
 def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) -> tuple[Expr, ...]:
-    """Return the parts of a value in execution order. Each part reads the previous result from `between`."""
+    """Return the parts of a value in execution order. Each later part reads the previous result from `between`."""
     way, found = _way_down(value, buffer), list[Expr]()
     inner = None
     for depth, read in zip((*cut, 0), (*between, None), strict=True):
@@ -444,18 +444,18 @@ def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) 
 
 
 def made_at(value: Expr, buffer: str, depth: int) -> Expr:
-    """Return the subexpression of a value that lies at `depth` below its root."""
+    """Return the subexpression on the path to the buffer's element, at `depth` below the root."""
     return _way_down(value, buffer)[depth]
 
 
 def _way_down(value: Expr, buffer: str) -> list[Expr]:
-    """Return the expressions from the root down to the buffer's element, or to the node that reads it repeatedly."""
+    """Return the expressions from the root to the buffer's element. The list ends where several operands read it."""
     within = [child for child in parts_of(value) if _is_made_of(child, buffer)]
     return [value, *(_way_down(within[0], buffer) if len(within) == 1 else ())]
 
 
 def _with(value: Expr, buffer: str, depth: int, new: Read) -> Expr:
-    """Return the value with `new` at a depth below the root, on the path to the buffer's element."""
+    """Return the value with the subexpression at `depth`, on the path to the buffer's element, replaced by `new`."""
     if not depth:
         return new
 

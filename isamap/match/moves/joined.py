@@ -33,7 +33,7 @@ def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], search: MoveSe
 def find_joined_axes(
     order: Sequence[str], counts: Mapping[str, Index], steps: Mapping[str, Index]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield adjacent axes of a loop order, outermost first, that one counter can replace.
+    """Yield groups of adjacent axes, outermost first, that one counter can replace.
 
     All but the outermost are counted from end to end, `counts` times.
     """
@@ -50,7 +50,7 @@ def find_joined_axes(
 
 
 def tiles_along(operand: OperandTile, tile: Tile, search: MoveSearch) -> dict[str, int | None]:
-    """Return how many whole tiles of an operand one copy may count along each of its axes, where known.
+    """Return how many whole tiles of an operand one copy may move along each axis, where that is known.
 
     Consecutive axes count as the innermost one, because loops run in that order.
     """

@@ -20,7 +20,7 @@ from isamap.match.tiles.operand_tiles import OperandTile, Tile, in_tiles, is_rea
 
 
 def array_of(operand: OperandTile) -> str:
-    """Return the array that an operand is read from or written to, in words."""
+    """Return text that names the array from which an operand is read, or to which it is written."""
     return is_read_of(operand.subject) or "its value"
 
 
@@ -64,7 +64,7 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
 
 
 def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
-    """Return a state that each writer of the operand's memory requires and no instruction can set, or None."""
+    """Return text that names a state which loads require and no instruction sets, or None."""
     for item in search.machine.instructions.values():
         outputs = {(o.memory, o.dtype) for o in item.instruction.operands if o.role != "in"}
         state = unset_state(item.instruction, search.machine)
@@ -74,7 +74,7 @@ def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
 
 
 def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
-    """Return a constraint on parameters that an instruction violates if it writes this shape of register, or None."""
+    """Return text that names a violated constraint if an instruction writes this shape of register, or None."""
     params = fit_shape(pattern.output, shape)
     whole = tuple(None for _ in shape)
     placed = axis_limits(pattern, params, pattern.target.index, shape, whole) if params is not None else None
@@ -89,7 +89,7 @@ def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
 
 
 def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[str, Operand]) -> str | None:
-    """Return the message that registers have other shapes, with the nearest one, or None.
+    """Return the message that registers have other shapes, with the nearest one, or None if a shape is equal.
 
     None if a shape is the same.
 

@@ -98,7 +98,7 @@ def choices(
 def _choices(
     statement: Statement, mapping: Mapping, search: MoveSearch, *, every: bool
 ) -> tuple[tuple[Movement, ...], ...]:
-    """Return the default movement of every operand, and with `every`, the other movements, too."""
+    """Return the default movement of each operand. With `every`, return all movements."""
     tile = tile_of(statement, mapping, search.machine)
     if tile is None:
         instruction = search.machine.instructions[mapping.instruction].instruction
@@ -122,7 +122,7 @@ def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | 
 
 
 def _plain(expr: Expr) -> Expr:
-    """Return the expression without fills. Elements outside an array are read from a padded copy of the array."""
+    """Return the expression without fills, as the reads of an array that is copied with its padding."""
     return map_reads(expr, lambda read: replace(read, fill=None))
 
 
@@ -132,7 +132,7 @@ def _filled_arrays(expr: Expr) -> tuple[str, ...]:
 
 
 def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple[Movement, ...]:
-    """Return the movements after arrays are copied into padded ones. No padded array is read in place."""
+    """Return the movements after some arrays are copied into padded ones. Padded arrays are not read in place."""
     if not arrays:
         return ways
     said = f"{', '.join(arrays)} is copied into a padded array first, for reads beyond its edge"
@@ -163,7 +163,7 @@ def _input_ways(operand: OperandTile, tile: Tile, search: MoveSearch, every: boo
 
 
 def _direct(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | None:
-    """Return the movement of an operand that is read directly from its array, or None."""
+    """Return the movement of an operand from its array to its register, or None."""
     found = bring(search, tile, operand, operand.request({}))
     if found is None:
         return None
@@ -303,7 +303,7 @@ def _around_register(
 
 
 def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:
-    """Yield movements of kind `none`, with a reason, for a mapping that is valid but cannot be executed."""
+    """Yield a movement of kind `none`, with the reason, for each operand of a mapping that cannot be issued."""
     operands = [o.name for o in instruction.operands]
     pattern = pattern_of(instruction)
     if pattern is None or read_twice(mapping.bindings):

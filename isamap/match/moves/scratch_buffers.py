@@ -1,4 +1,4 @@
-"""Buffers in scratchpads: which ones an operand may use, and the instructions that move its elements.
+"""Return the tile with padded rows in the buffers of inputs, where padding makes loads by lanes cheaper.
 
 One instruction copies a block between two memories that are both addressed:
 
@@ -42,7 +42,7 @@ from isamap.transform import reads, symbols
 
 @dataclass(frozen=True, slots=True)
 class Dma:
-    """An instruction that moves a part of a copy, or computes it.
+    """Return the operand with the padding for which its load is cheapest. Of equal costs, the smallest padding.
 
     `pieces` are the largest values of counters that it counts itself. A longer copy takes several pieces,
     and an outer counter counts them. `counts` are the extents of the counters, `places` the addresses of
@@ -75,7 +75,7 @@ class Dma:
 
 
 def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
-    """Return the cheapest instruction that moves as much of a copy as possible, or None."""
+    """Return the cheapest instruction for a copy, with as many counters in one issue as possible, or None."""
     key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
     if key not in search.movers:
         runs = in_runs(copy, counts)
@@ -109,7 +109,7 @@ def _ends_match(copy: Copy, pattern: Pattern, search: MoveSearch) -> bool:
 def _most_at_once(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, search: MoveSearch
 ) -> Dma | None:
-    """Return an instruction that covers as many counters of a copy as it can, or None."""
+    """Return the instruction with as many counters of a copy in one issue as possible, or None."""
     for _, assigned in groupby(_assignments(pattern.axes, copy.counters), key=len):
         found = [lay_over_copy(copy, counts, pattern, counters, search) for counters in assigned]
         known = [dma for dma in found if dma is not None]
@@ -119,7 +119,7 @@ def _most_at_once(
 
 
 def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Yield the counter for each axis of the instruction. Axes that count no counter are omitted."""
+    """Yield assignments of counters to the axes of an instruction. Axes may remain without a counter."""
     for size in range(min(len(axes), len(counters)), -1, -1):
         for chosen in permutations(counters, size):
             for places in permutations([a.name for a in axes], size):
@@ -182,7 +182,7 @@ def lay_over_copy(
 def _pieces(
     pattern: Pattern, counters: Mapping[str, str], counts: Mapping[str, Index]
 ) -> tuple[dict[str, Index], dict[str, Index]]:
-    """Return the extent of each axis of the instruction, and each counter in terms of axes and pieces."""
+    """Return the extent of each axis of the instruction, and each counter as an expression of axes and pieces."""
     extents: dict[str, Index] = {}
     over: dict[str, Index] = {}
     for axis in pattern.axes:
@@ -295,7 +295,7 @@ def scratchpads(machine: Machine) -> tuple[Memory, ...]:
 def homes_of(
     tile: Tile, operand: OperandTile, search: MoveSearch
 ) -> dict[str, OperandMove | Present | Location]:
-    """Return how a tile is loaded from a buffer, by the memory of the buffer. "" is the workspace.
+    """Return how a tile is loaded from a buffer, for each memory of the buffer. "" is the workspace.
 
     A result that is overwritten is brought from nowhere: it needs a buffer only.
     A memory of each part of a parallel loop is nearer than the workspace, and comes first.
@@ -316,7 +316,7 @@ def homes_of(
 
 
 def is_whole(operand: OperandTile, home: str, search: MoveSearch) -> bool:
-    """Return whether consecutive tiles in a scratchpad all start at addresses that its instructions accept."""
+    """Return whether the size of a tile in a scratchpad is a multiple of its address step."""
     return prod(operand.cell_shape) * operand.dtype.size_bytes % search.known.address_steps[home] == 0
 
 
@@ -406,7 +406,7 @@ MOST_COPIES = 64
 
 @dataclass(frozen=True, slots=True)
 class InBetween:
-    """An intermediate buffer for a tile of an array, or of a part of a value, until an instruction reads it.
+    """An intermediate buffer that holds a tile until an instruction reads it.
 
     Neighbouring tiles have different ones of its `copies`, so that one is filled while another is read.
     """
@@ -439,7 +439,7 @@ class WayIn:
 
 
 def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> WayIn | None:
-    """Return the instructions that compute a tile of an operand while it is loaded into `home`, or None.
+    """Return the instructions that compute a tile of an operand in its load into `home`, or None.
 
     Values computed beyond the end of a reduction axis would be summed, so such axes must be whole tiles.
     """
@@ -453,7 +453,7 @@ def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch)
 
 
 def computed_inputs(tile: Tile, search: MoveSearch) -> dict[str, WayIn]:
-    """Return, for each input tile that no copy can load, how instructions compute it."""
+    """Return, for each input tile that no copy can load, the instructions that compute it."""
     found: dict[str, WayIn] = {}
     for operand in tile.inputs:
         if not isinstance(operand.subject, Read) and search.is_addressable(operand.memory):
@@ -483,7 +483,7 @@ class _Composition:
     )
 
     def way_in(self, home: str) -> WayIn | None:
-        """Return the copies that compute the whole value, or None."""
+        """Return the copies that compute the value into the scratchpad `home`, or None."""
         found = self._compute_into(self.copy.value, home)
         if found is None:
             return None
@@ -493,7 +493,7 @@ class _Composition:
         )
 
     def _leaving(self, value: Expr, memory: str) -> WayIn | None:
-        """Return the cheapest copies that leave a value in its own buffer of a memory, or None."""
+        """Return the cheapest copies after which a buffer of a memory has the value, or None."""
         if (value, memory) not in self.known:
             self.known[value, memory] = None
             self.known[value, memory] = self._brought(value, memory) or self._compute_into(value, memory)
@@ -522,7 +522,7 @@ class _Composition:
         return pattern.instruction.operand(binding.name).memory or ""
 
     def _last(self, value: Expr, memory: str, parts: tuple[tuple[Expr, WayIn], ...]) -> WayIn | None:
-        """Return the copies that leave parts of a value in buffers, and the one that computes the value from them."""
+        """Return the copies that put parts of a value into buffers, and then compute the value from them, or None."""
         if self.search.holds_arrays(memory):
             return None
         here = {subject: way.steps[-1].target for subject, way in parts}
@@ -549,13 +549,13 @@ class _Composition:
 
 
 def _with_parts_in(value: Expr, here: Mapping[Expr, Read]) -> Expr:
-    """Return a value in which some parts are read from their buffers."""
+    """Return a value in which the given parts are read from buffers."""
     found = here.get(value)
     return found if found is not None else with_parts(value, lambda part: _with_parts_in(part, here))
 
 
 def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> ScratchMove | None:
-    """Return the store of sums from a scratchpad by instructions that compute with them, or None."""
+    """Return the store of sums from a scratchpad by an instruction that also computes, or None."""
     for pattern in search.known.assigning:
         read = [o for o in pattern.instruction.operands if o.role == "in" and o.memory == home]
         if read and read[0].dtype == operand.dtype:
@@ -604,7 +604,7 @@ Counts = Mapping[str, Index]
 
 
 def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
-    """Return the copy with a fused axis' counter split into runs, or None if no counter is of a fused axis."""
+    """Return the copy with the counter of a fused axis split into runs, or None if it has no such counter."""
     for counter in copy.counters:
         found = {(atom.value, atom.divisor) for atom in _divisions(copy, counter)}
         if len(found) != 1:

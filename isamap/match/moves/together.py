@@ -61,7 +61,7 @@ def tiles_move(
 def _along(
     operand: OperandTile, tile: Tile, axis: str, home: str, distance: Index, search: MoveSearch
 ) -> TilesMove | None:
-    """Return the move of all whole tiles along an axis, or None for fewer than two or for an unknown extent.
+    """Return the move of all whole tiles along an axis, or None if the extent is unknown or there is one tile.
 
     Units: `distance` between two tiles in the buffer, in elements.
     """

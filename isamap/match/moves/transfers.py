@@ -43,7 +43,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The operand store of one group of a copy: `width` elements along `counter`.
+    """The operand store of one group of a copy: `width` elements along `counter`, which counts groups.
 
     The counter counts groups.
     """
@@ -84,7 +84,7 @@ def _search_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch
 
 
 def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
-    """Return the cheapest store of one element as the first lane of a register, for machines without scalars."""
+    """Return the cheapest store of one element from the first lane of a register, or None."""
     target, value = _over_lanes(copy.target), map_reads(copy.value, _over_lanes)
     ways = (
         _deliver(target, value, "", 1, register, search) for _, register in widths(search, copy.target.dtype)
@@ -94,12 +94,12 @@ def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
 
 
 def _over_lanes(read: Read) -> Read:
-    """Return an element and its successors over the lanes of a register, with the element in lane 0."""
+    """Return an access whose lane 0 has the given element, and whose next lanes have the next elements."""
     return replace(read, index=(*read.index[:-1], read.index[-1] + LANE)) if read.index else read
 
 
 def transfer_ns(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> float | None:
-    """Return the cached price of the result of `find_transfer`. Equal layouts share it. Units: ns per element."""
+    """Return the cached cost of `find_transfer`. Equal layouts share it. Units: ns per element."""
     target, value = (hide_position(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
     assert isinstance(target, Read)
     found = find_transfer(replace(copy, target=target, value=value), counts, search)
@@ -130,7 +130,7 @@ def _deliver(
 
 
 def shown_axes(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
-    """Return the loop axes along which one tile of an operand has several distinct elements."""
+    """Return the loop axes with several elements in one tile of an operand."""
     return [
         a
         for a in tile.axes
@@ -146,13 +146,13 @@ def computed_counts(operand: OperandTile, tile: Tile) -> dict[str, Index]:
 
 
 def moved_counts(operand: OperandTile, tile: Tile) -> dict[str, Index]:
-    """Return the elements along each counter that are moved: one along an axis that no kernel axis uses."""
+    """Return the elements that are moved along each counter. An axis that no kernel axis uses has one."""
     found = computed_counts(operand, tile)
     return {counter: ONE if counter.startswith("~_") else count for counter, count in found.items()}
 
 
 def fills_all(operand: OperandTile, tile: Tile) -> bool:
-    """Return whether every cell of a buffered tile is one element of the operand, but for the padding of rows."""
+    """Return whether every cell of a buffered tile, except padding, has an element of the operand."""
     *rows, row = operand.cell_shape or (1,)
     return prod(a.tile for a in shown_axes(operand, tile)) == prod(rows) * (row - operand.padding)
 
@@ -212,7 +212,7 @@ def find_packing(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Tran
 
 
 def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[tuple[Expr, Expr, int, int]]:
-    """Yield groups that may move at once, over lanes `%0`: target, value, element count, and register length."""
+    """Yield groups of elements that may move at once: target, value, element count, and register length."""
     last = copy.counters[-1]
     sizes = dict(zip(copy.counters, shape, strict=True))
     for width, register in widths(search, copy.target.dtype):
@@ -224,7 +224,7 @@ def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[
 
 
 def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float | None:
-    """Return the cached price of the result of `find_packing`. Equal layouts share it. Units: ns per element."""
+    """Return the cached cost of `find_packing`. Equal layouts share it. Units: ns per element."""
     first, last = copy.counters[0], copy.counters[-1]
     alike = replace(copy, value=hide_position(copy.value, lambda symbol: symbol == last))
     rows = shape[:1] if first == last or first in symbols(alike.value) else ()
@@ -236,7 +236,7 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float 
 
 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, search: MoveSearch) -> float | None:
-    """Return the cached price of elements that are contiguous in the buffer. Equal layouts share it."""
+    """Return the cached cost of moving elements that are contiguous in the buffer. Units: ns per element."""
     alike = hide_position(value, is_lane)
     question = (target.dtype, (not search.homes and lying(alike, search.strides)) or alike, width, register)
     if question not in search.groups:
@@ -253,7 +253,7 @@ COUNTER = "~i"
 
 
 def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Index) -> Copy:
-    """Return the copy that combines, by `op`, a buffer's elements from `here` on with those from `other` on."""
+    """Return the copy that combines elements of a buffer by `op`: those from `here` on with those from `other` on."""
     zeros = tuple(ZERO for _ in operand.cell_shape)
     mine, theirs = (Read(buffer, (at + Index.of(COUNTER), *zeros), operand.dtype) for at in (here, other))
     return Copy(mine, Call(op, (mine, theirs), operand.dtype), (COUNTER,))
@@ -262,6 +262,6 @@ def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Inde
 def find_joining(
     operand: OperandTile, buffer: str, op: str, here: Index, other: Index, search: MoveSearch
 ) -> Transfer | None:
-    """Return how a machine joins a block of partial results, or None if it cannot."""
+    """Return the cheapest way to combine two blocks of partial results, or None."""
     copy = joining(operand, buffer, op, here, other)
     return find_transfer(copy, {COUNTER: Index.of(BLOCK)}, search)

@@ -32,13 +32,13 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The counters of a copy: blocks divide those `inside` evenly, and those `around` have largest values."""
+    """The counters of a copy. Blocks must divide counters in `inside`, and may be cut along those in `around`."""
 
     inside: Mapping[str, int]
     around: Mapping[str, int | None]
 
     def fits(self, counter: str, length: int) -> bool:
-        """Return whether a block may have this length along a counter."""
+        """Return whether a block may have this length along the counter."""
         if counter in self.inside:
             return self.inside[counter] % length == 0
         most = self.around[counter]
@@ -73,7 +73,7 @@ def across_tiles(
     *,
     back: Written | None,
 ) -> Copy:
-    """Return the copy of `copy_by_axes` for several tiles: a counter `+axis` runs over the tiles of an axis.
+    """Return the copy of `copy_by_axes` for several tiles. A counter `+axis` runs over the tiles of an axis.
 
     Units: `strides` between these tiles in the buffer, in elements.
     """
@@ -94,7 +94,7 @@ def find_tiles_block(
     *,
     back: Written | None = None,
 ) -> BlockMove | None:
-    """Return the block in which tiles of an operand may be copied into a buffer, or written from it.
+    """Return the block move that copies tiles of an operand into a buffer, or out of it, or None.
 
     `most` is the largest number of tiles along each axis, if known.
     """
@@ -124,7 +124,7 @@ def _lengths(pattern: Pattern) -> dict[str, int]:
 def _laid_over(
     copy: Copy, counters: Counters, pattern: Pattern, cost: float, search: MoveSearch
 ) -> BlockMove | None:
-    """Return the instruction with its axes on some of the counters, or None if nothing fits."""
+    """Return the instruction with its axes assigned to counters, or None if no assignment fits."""
     reads = _same_casts(pattern.value, copy.value)
     if reads is None or pattern.output.dtype != copy.target.dtype:
         return None
@@ -147,7 +147,7 @@ def _laid_over(
 
 
 def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
-    """Return the reads in two expressions that apply the same casts, else None."""
+    """Return the reads in two expressions if both apply the same casts to them, else None."""
     match own, value:
         case Read(), Read(fill=None) if own.dtype == value.dtype:
             return own, value
@@ -158,7 +158,7 @@ def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
 
 
 def _number(axes: tuple[str, ...], lengths: Mapping[str, int]) -> Index:
-    """Return the number whose digits are some axes, the last one fastest."""
+    """Return the number in mixed radix whose digits are these axes, the last one fastest."""
     total = ZERO
     for axis in axes:
         total = total * lengths[axis] + Index.of(f"%{axis}")
@@ -166,7 +166,7 @@ def _number(axes: tuple[str, ...], lengths: Mapping[str, int]) -> Index:
 
 
 def _assignments(lengths: Mapping[str, int], counters: Counters) -> Iterator[dict[str, tuple[str, ...]]]:
-    """Yield the axes of an instruction that count each counter, or digits of it, the last one fastest."""
+    """Yield assignments of an instruction's axes to counters. An axis counts a counter, or a digit of one."""
     axes = [axis for axis, length in lengths.items() if length > 1]
     for choice in product((*counters.inside, *counters.around), repeat=len(axes)):
         chosen = {c: [axis for axis, own in zip(axes, choice, strict=True) if own == c] for c in choice}

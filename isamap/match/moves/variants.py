@@ -67,7 +67,7 @@ class MappingVariant:
 
     @property
     def cuts(self) -> tuple[tuple[str, ...], ...]:
-        """Return the instruction axes of each group into which the fused number is cut, outermost first."""
+        """Return the instruction axes of each group, outermost first, that are the digits of its fused number."""
         return tuple(g.instruction_axes for g in self.groups)
 
 
@@ -116,7 +116,7 @@ def count_groupings(mapping: Mapping) -> int:
 
 
 def _groupings(mapping: Mapping) -> Iterator[tuple[AxisGroup, ...]]:
-    """Return the groups of a mapping in every order of their axes, as written first."""
+    """Yield the groups of a mapping in every order of their axes, the written order first."""
     ways: list[list[AxisGroup]] = [
         [
             AxisGroup(instruction_axes, kernel_axes)
@@ -134,7 +134,7 @@ def _groupings(mapping: Mapping) -> Iterator[tuple[AxisGroup, ...]]:
 def _tail(
     tile: Tile | None, chosen: tuple[Movement, ...], search: MoveSearch
 ) -> tuple[Tail, tuple[tuple[str, Const], ...]]:
-    """Return how the operands of a tile are treated at its edges, with moves as chosen."""
+    """Return how tiles are treated at the edges of axes, and the fills, for the chosen moves."""
     if tile is None or any(m.kind == "none" for m in chosen):
         return "none", ()
     cut = [a for a in tile.axes if a.tile > 1 and not _divides(a)]
@@ -166,7 +166,7 @@ def _divides(axis: LoopAxis) -> bool:
 
 
 def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] | None:
-    """Return operand values beyond the end of reduced axes that leave the result unchanged, or None."""
+    """Return the values of operands beyond the end of reduced axes that leave the result unchanged, or None."""
     if not summed:
         return ()
     found = fills_behind(tile.pattern, tile.inputs, summed)
@@ -174,7 +174,7 @@ def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] 
 
 
 def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, search: MoveSearch) -> Tail:
-    """Return the treatment at an edge of an operand that moves in place: masked moves, or a buffer."""
+    """Return the treatment of an operand that moves in place, at an edge: masked moves, or a buffer."""
     if operand.scattered & {a.name for a in cut}:
         return "staged"
     part = {a.name: Index.of(f"#{a.name}") for a in cut}

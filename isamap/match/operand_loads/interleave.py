@@ -53,7 +53,7 @@ Source = OperandMove | Location | Present
 
 
 def used_lanes(request: LoadRequest) -> Lanes | None:
-    """Return the lanes of a register of one coordinate that matter, or None if their number is known only later."""
+    """Return the lanes of a one-dimensional register that are used, or None if run time decides."""
     if len(request.shape) != 1 or request.fill is not None:
         return None
     if request.used is not None:
@@ -65,7 +65,7 @@ def used_lanes(request: LoadRequest) -> Lanes | None:
 
 
 def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
-    """Return the lane distance at which elements first are not contiguous in memory, if they form long runs.
+    """Return the first lane distance at which memory is not contiguous, or None for one run or short runs.
 
     None if they lie in one, or in runs too short to be worth interleaving.
     """
@@ -85,19 +85,19 @@ def contiguous_row_length(search: MoveSearch, request: LoadRequest) -> int | Non
 
 
 def step_of(pieces: tuple[Pattern, ...]) -> int:
-    """Return the distance in lanes between the first and the second piece."""
+    """Return the number of lanes from the first piece to the second one."""
     first, second = (p.target.index[0].constant for p in pieces[:2])
     return abs(second - first)
 
 
 def is_joining(pieces: tuple[Pattern, ...]) -> bool:
-    """Return whether the pieces are whole registers, concatenated and not interleaved."""
+    """Return whether the pieces are whole registers that are concatenated, not interleaved."""
     sizes = {p.instruction.operand(p.value.buffer).shape for p in pieces if isinstance(p.value, Read)}
     return sizes == {(Index.of(step_of(pieces)),)}
 
 
 def is_out_of_reach(search: MoveSearch, request: LoadRequest) -> bool:
-    """Return whether elements wrap around, or relevant lanes form too many runs for interleaves."""
+    """Return whether elements wrap around, or whether the used lanes form too many runs for interleaves."""
     if wraps(request.expr, request.shape, search.strides):
         return True
     places = _places(search, request) if request.used is not None else None
@@ -105,13 +105,13 @@ def is_out_of_reach(search: MoveSearch, request: LoadRequest) -> bool:
 
 
 def places_of(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | None:
-    """Return the place of each lane's element, for a value computed lane by lane from one array, or None."""
+    """Return the address of each lane's element in one array, for a value computed lane by lane, or None."""
     found = [r for r in reads(request.expr) if "%0" in symbols(r)]
     return _places(search, replace(request, expr=found[0])) if len(found) == 1 else None
 
 
 def _places(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | None:
-    """Return the relevant lanes and the places of their elements, or None if unclear. Shapes: (2, lanes).
+    """Return the used lanes and the addresses of their elements, or None if unclear. Shapes: (2, lanes).
 
     Given for made-up positions and strides: it spares searches, and is no proof of anything.
     """
@@ -137,7 +137,7 @@ def _runs(places: NDArray[np.int64]) -> int:
 def try_pieces(
     search: MoveSearch, pieces: tuple[Pattern, ...], request: LoadRequest, moves: int, find: Find
 ) -> OperandMove | None:
-    """Return the instruction that satisfies a request, with each of its pieces over the lanes that it writes."""
+    """Return the instruction that writes the register piece by piece, with the load of each piece, or None."""
     used = used_lanes(request)
     first = pieces[0]
     params = fit_shape(first.output, request.shape)
@@ -185,7 +185,7 @@ def try_pieces(
 
 
 def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> LaneBox | None:
-    """Return all lanes that a piece writes, if they include the used ones."""
+    """Return all lanes that a piece writes, or None if they do not include the used ones."""
     whole = box_of(piece.target.index[0], piece.axes, lengths, ALL_LANES)
     return replace(whole, full=False) if whole is not None and used <= whole.lanes else None
 
@@ -198,7 +198,7 @@ def _subject(piece: Pattern, box: LaneBox, request: LoadRequest) -> Expr:
 
 
 def _takes_lowest_apart(subjects: list[Expr], boxes: list[LaneBox], search: MoveSearch) -> bool:
-    """Return whether elements are contiguous below the lane digit that separates the pieces, but not along it."""
+    """Return whether memory is contiguous below the lane digit that separates the pieces, but not along it."""
     addresses: list[Index] = []
     for subject, box in zip(subjects, boxes, strict=True):
         address = address_of(subject, search.strides) if isinstance(subject, Read) else None
@@ -215,7 +215,7 @@ def _takes_lowest_apart(subjects: list[Expr], boxes: list[LaneBox], search: Move
 def _source(
     search: MoveSearch, piece: Pattern, box: LaneBox, subject: Expr, params: Params, moves: int, find: Find
 ) -> tuple[str, Source] | None:
-    """Return the operand of a piece, with the place or the load that provides it."""
+    """Return the operand of a piece, with the location or the load of its value, or None."""
     value = piece.value
     if not isinstance(value, Read) or value.dtype != subject.dtype:
         return None
@@ -241,7 +241,7 @@ def requested_lanes(
     limits: dict[str, int],
     params: Params,
 ) -> LoadRequest | None:
-    """Return the load request for the register lanes that a subscript reads, or None if it is unclear.
+    """Return the load request for the register that a subscript reads, or None if its value is unclear.
 
     `subject` is over axes `%a`. Every axis runs from 0 to its limit.
     """
@@ -270,7 +270,7 @@ MAX_LANES = 4096
 
 
 def is_wasted(search: MoveSearch, pattern: Pattern, request: LoadRequest) -> bool:
-    """Return whether the instruction permutes a register without increasing the number of neighbouring lanes."""
+    """Return whether an instruction permutes a register without bringing memory neighbours together."""
     if pattern.name not in search.known.permuted_lanes:
         search.known.permuted_lanes[pattern.name] = _lanes_read(pattern)
     lanes = search.known.permuted_lanes[pattern.name]
@@ -285,12 +285,12 @@ def is_wasted(search: MoveSearch, pattern: Pattern, request: LoadRequest) -> boo
 
 
 def _neighbours(places: NDArray[np.int64]) -> int:
-    """Return the number of lanes that hold the memory successor of the previous lane's element."""
+    """Return the number of lanes with the next element of memory after that of the lane before."""
     return int(np.count_nonzero(np.diff(places) == 1))
 
 
 def _lanes_read(pattern: Pattern) -> tuple[int, ...] | None:
-    """Return the lane read for each lane written, or None if the instruction does not permute one register."""
+    """Return the source lane of each written lane, or None if the instruction does not permute one register."""
     value, written = pattern.value, pattern.output
     if not isinstance(value, Read) or len(written.shape) != 1 or len(value.index) != 1:
         return None

@@ -33,7 +33,7 @@ from isamap.transform import reads
 
 @dataclass(frozen=True, slots=True)
 class LaneAccesses:
-    """The accesses of all lanes for one issue: for each element its lane, its request, and its first byte.
+    """The accesses of all lanes in one issue: the lane, the request, and the first byte of each element.
 
     `is_whole` says that the hardware collects the elements of a lane's register. Units: `size_bytes` of an element.
     """
@@ -45,7 +45,7 @@ class LaneAccesses:
     is_whole: bool = False
 
     def wavefronts(self, banks: int, word_bytes: int) -> int:
-        """Return the sum, over requests, of the words that the busiest bank delivers one after the other."""
+        """Return the sum over all requests of the words that the busiest bank delivers."""
         words = dict[tuple[int, int], set[int]]()
         reached = dict[tuple[int, int], tuple[int, int]]()
         every = zip(*(part.tolist() for part in (self.requests, self.lanes, self.addresses)), strict=True)
@@ -67,7 +67,7 @@ class LaneAccesses:
 def lane_access_ns(
     machine: Machine, name: str, operand: str, strides: tuple[int, ...], numbers: tuple[tuple[str, int], ...]
 ) -> float:
-    """Return how long the accesses of one issue to an operand in memory keep its banks or its link busy.
+    """Return how long one issue's accesses to an operand in memory occupy its banks or its link.
 
     It is 0 where the memory states neither banks nor sectors. Units: ns; `strides` of the operand in elements.
     """

@@ -119,7 +119,7 @@ class BlockMove:
 
 
 def _producer_of(instruction: Instruction) -> Pattern | None:
-    """Return the pattern of an instruction that assigns values, or None if it adds, or is no pattern."""
+    """Return the pattern of an instruction that assigns values, or None for reductions and other instructions."""
     pattern = pattern_of(instruction)
     return pattern if pattern is not None and pattern.statement.assign.op is None else None
 
@@ -168,7 +168,7 @@ class Repertoire:
         return {}
 
     def producers_of(self, memory: str, dtype: DType, value: Expr) -> list[Pattern]:
-        """Return the producers of a register of this type whose outermost operation equals that of a value."""
+        """Return the producers of such a register whose outermost operation equals that of the value."""
         head = (type(value), getattr(value, "op", None), getattr(value, "mode", None), value.dtype)
         key = (memory, dtype.name, *head)
         if key not in self.of_heads:
@@ -330,7 +330,7 @@ class MoveSearch:
 
     @cached_property
     def met(self) -> set[LoadRequest]:
-        """The load requests being searched that another request's chain needs again."""
+        """The load requests that are being searched and that their own chains need again."""
         return set()
 
     @cached_property
@@ -343,7 +343,7 @@ class MoveSearch:
         return memory is not None and self.machine.memories[memory].kind in ("addressable", "scratchpad")
 
     def holds_arrays(self, memory: str | None) -> bool:
-        """Return whether a memory holds the kernel's arrays and workspace buffers. A scratchpad does not."""
+        """Return whether a memory holds the kernel's arrays and the workspace. Scratchpads do not."""
         return memory is not None and self.machine.memories[memory].kind == "addressable"
 
     def lies_in(self, buffer: str, memory: str | None) -> bool:
@@ -352,7 +352,7 @@ class MoveSearch:
         return self.holds_arrays(memory) if home is None else home == memory
 
     def aligned_bytes(self, place: Location, dtype: DType) -> int:
-        """Return a divisor of the address of a place.
+        """Return a number of bytes that divides the address of a location.
 
         Buffers of the workspace start at lines; those of a scratchpad start where all of its instructions
         accept them.
@@ -366,7 +366,7 @@ class MoveSearch:
     def locate(
         self, instruction: Instruction, binding: Binding, params: Params, limits: dict[str, int]
     ) -> Location | None:
-        """Return where an operand of an instruction lies, or None if the instruction does not accept the place."""
+        """Return the location of an instruction's operand, or None if the instruction does not accept it."""
         operand = instruction.operand(binding.name)
         found = locate(self.strides, operand, binding, params, limits)
         if found is None or not self.lies_in(found.buffer, operand.memory):
@@ -399,7 +399,7 @@ class MoveSearch:
     def lanes_ns(
         self, name: str, places: Iterable[tuple[str, Location]], params: Params
     ) -> tuple[str, float]:
-        """Return the memory at which lanes wait longest, and by how much that exceeds the interval. Units: ns."""
+        """Return the memory at which lanes wait longest, and the wait beyond the interval. Units: ns."""
         longest = "", 0.0
         if self.machine.levels:
             item, own_ns = self.machine.instructions[name], self.interval_ns(name, params)
@@ -420,6 +420,6 @@ class MoveSearch:
         return 0.0 if energy is None else cost_value(energy, self._numbers(item, params))
 
     def _numbers(self, item: MachineInstruction, params: Params) -> dict[str, int]:
-        """Return all values that the costs of an instruction may use. Unknown ones are as large as possible."""
+        """Return the values of all names in the costs of an instruction. Unknown ones have their largest value."""
         most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
         return cost_params(item, self.machine, {**most, **params})

@@ -62,7 +62,7 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 def find_place(
     search: MoveSearch, instruction: Instruction, name: str, request: LoadRequest, params: Params
 ) -> Location | None:
-    """Return the place from which an instruction reads its memory operand, or None if the layout does not fit."""
+    """Return the location from which an instruction reads its memory operand, or None if the layout does not fit."""
     if any(
         part is not None and part.value != size
         for part, size in zip(request.valid, request.shape, strict=True)
@@ -138,7 +138,7 @@ def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Patt
 
 
 def _is_constant(e: Expr) -> bool:
-    """Return whether an expression is loop-invariant, so that compilers compute it once, before all loops.
+    """Return whether an expression does not change in any loop, so that compilers compute it once.
 
     The register that it stays in is not counted (docs/decisions/0018-shifting-in-place.md).
     """
@@ -173,7 +173,7 @@ _Built = tuple[
 
 
 def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
-    """Return parameters, extents and masks with which an instruction covers a register, and its value, or None."""
+    """Return the value of an instruction that covers a register, with its parameters, extents and masks, or None."""
     valid = tuple(ONE if n in request.idle else part for n, part in enumerate(request.valid))
     placed = _place_axes(pattern, request.shape, valid, request.idle, request.placement)
     if placed is None:
@@ -214,7 +214,7 @@ def _move(
 
 
 def _lookups(known: Repertoire, request: LoadRequest) -> Sequence[Lookup]:
-    """Return the look-up instructions that may satisfy a request for elements at values that differ by lane."""
+    """Return the look-up instructions that may serve a request whose subscripts depend on values."""
     expr = request.expr
     if request.used is not None or request.fill is not None or not isinstance(expr, Read):
         return ()
@@ -253,7 +253,7 @@ def _try_lookup(search: MoveSearch, lookup: Lookup, request: LoadRequest, moves:
 def _leaves_fill(
     search: MoveSearch, pattern: Pattern, request: LoadRequest, fill: Const, masks: dict[str, Index]
 ) -> bool:
-    """Return whether elements beyond the valid ones result in the fill.
+    """Return whether elements beyond the valid ones have the fill value.
 
     Moves leave it as it is, casts leave zero. A sum with something else may not. An axis that no mask cuts
     short has to run over a register whose own elements are filled there: a broadcast fills all lanes alike.
@@ -289,7 +289,7 @@ def find_inputs(
     request: LoadRequest,
     moves: int,
 ) -> _Built | None:
-    """Return all loads that the instruction needs, its parameters, and the cost of the whole chain, or None."""
+    """Return all loads that an instruction needs, its parameters, and the cost of the chain, or None."""
     if (encoded := encoded_values(pattern.instruction, bindings)) is None:
         return None
     reach = valid_parts(pattern, limits, request.shape, request.valid)
@@ -344,7 +344,7 @@ def _request_register(
     reach: dict[Digits, Index | None],
     fill: Const | None,
 ) -> LoadRequest | None:
-    """Return the load request of a register operand over its own coordinates, or None if its value is unclear."""
+    """Return the load request for a register operand, or None if its value is unclear."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
         return None

@@ -33,7 +33,7 @@ class LookupOperands:
 def lay_lookup(
     search: MoveSearch, lookup: Lookup, subject: Expr, params: Mapping[str, int], extents: Mapping[str, int]
 ) -> LookupOperands | None:
-    """Return the operands with which a look-up reads `subject`, whose lanes are the symbols `%axis` of `extents`."""
+    """Return the operands with which a look-up reads `subject`, or None. Its lanes are the symbols of `extents`."""
     if not isinstance(subject, Read) or subject.fill is not None or subject.dtype != lookup.table.dtype:
         return None
     split = [_split(index, extents) for index in subject.index]
@@ -85,7 +85,7 @@ def lay_lookup(
 
 
 def _is_within(codes: Index, operand: Operand, params: Mapping[str, int], lanes: Mapping[str, int]) -> bool:
-    """Return whether all codes are values that the instruction's description allows."""
+    """Return whether all codes are in the range that the instruction's description states."""
     reach, domain = interval(codes, lanes), operand.domain
     if reach is None or domain is None:
         return False
@@ -100,7 +100,7 @@ def _split(index: Index, lanes: Mapping[str, int]) -> tuple[Index, Index]:
 
 
 def _strip(codes: Index, modulus: int | None) -> Index:
-    """Return codes without a remainder that the instruction itself computes."""
+    """Return the codes without an outer `% modulus`, which the instruction computes itself."""
     match codes.terms:
         case (((Mod(value, divisor),), 1),) if modulus is not None and divisor.value == modulus:
             return value

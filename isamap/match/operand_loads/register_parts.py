@@ -97,7 +97,7 @@ def _cases(statement: Statement) -> list[Statement] | None:
 
 
 def _asked_axes(value: Expr) -> frozenset[str]:
-    """Return the axes that occur in the conditions of a value."""
+    """Return the axes in the conditions of a value."""
     match value:
         case Call("select", (condition, yes, no)):
             return symbols_of_values(condition) | _asked_axes(yes) | _asked_axes(no)
@@ -135,7 +135,7 @@ def _number(value: Expr) -> int | None:
 def box_of(
     subscript: Index, axes: tuple[Axis, ...], lengths: Mapping[str, int], used: Lanes
 ) -> LaneBox | None:
-    """Return the part of the lanes `used` that a subscript covers, or None if that is empty or no box."""
+    """Return the used lanes that a subscript covers as a box, or None if they are empty or no box."""
     return _box_of(subscript, axes, (*lengths.items(),), used)
 
 

@@ -21,7 +21,7 @@ LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of
 
 
 def hide_position(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
-    """Return an element of an array, or its cast, with each part without moving symbols as a symbol `@0`, `@1`, …
+    """Return an element of an array, or its cast, with each part that has no moving symbol as a symbol `@0`, ….
 
     Equal results mean that the same instructions load the elements at the same cost. Equal sums get equal
     symbols. Constants, divisions by a non-constant, and other expressions stay as they are.
@@ -39,7 +39,7 @@ Lying = tuple[tuple[tuple[DType, str], ...], Expr | None, tuple[tuple[Index, Ind
 
 
 def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
-    """Return the relative layout of elements over lanes, the same for all arrays, or None for a computed value.
+    """Return the layout of elements over lanes, without the array's name, or None for a computed value.
 
     `X[@0, @1, @2 + %0 % 4, @3 + %0 / 4]` and `F[@0, @1 + %0 % 4, @2, @3 + %0 / 4]` have the same layout: four
     runs, at a distance that some stride gives. Strides are numbered in the order of their first use.
@@ -87,7 +87,7 @@ def _moves(monomial: Monomial, is_moving: Callable[[str], bool]) -> bool:
 
 
 def _atom(atom: Atom, is_moving: Callable[[str], bool], known: dict[Index, Index]) -> Index:
-    """Return a moving factor of a term. Only the divisors of its divisions are kept."""
+    """Return a factor with moving symbols. The dividends of its divisions are simplified."""
     match atom:
         case FloorDiv(value, divisor) if divisor.value is not None:
             return Index.of(FloorDiv(_subscript(value, is_moving, known), divisor))

@@ -111,19 +111,19 @@ def _try_store(
 
 
 def _is_filled(pattern: Pattern, params: Params, limits: dict[str, int]) -> bool:
-    """Return whether a writing instruction assigns all elements of its output."""
+    """Return whether the instruction assigns all elements of its output."""
     size = prod(s.substitute(params).value or 0 for s in pattern.output.shape)
     return prod(limits[a] for a in limits if any(a in i.symbols for i in pattern.target.index)) == size
 
 
 def _reading(pattern: Pattern, read: Read) -> Statement:
-    """Return the statement with its register operand as the target, so that limits apply to the register."""
+    """Return the statement with its register operand as the target, so that limits apply to that register."""
     assign = replace(pattern.statement.assign, target=read)
     return replace(pattern.statement, assign=assign)
 
 
 def widths(search: MoveSearch, dtype: DType) -> tuple[tuple[int, int], ...]:
-    """Return the possible element counts of one store with the lengths of its registers, largest count first."""
+    """Return the element counts that one store may have, with the lengths of its registers, largest first."""
     found: set[tuple[int, int]] = set()
     for pattern in _writers(search, dtype):
         written = [s.value for s in pattern.output.shape]
@@ -160,7 +160,7 @@ def _least_register_ns(search: MoveSearch, operand: Operand) -> float:
 
 
 def _least_ns(search: MoveSearch, pattern: Pattern) -> float:
-    """Return the least time per written element over all sizes of an instruction, or 0 for too many sizes."""
+    """Return the least time per written element over all sizes of an instruction. It is 0 for too many sizes."""
     known = {p.name: p for p in pattern.instruction.params}
     names = sorted({n for size in pattern.output.shape for n in size.symbols})
     ends = [(p.low, p.high) if (p := known.get(n)) is not None else (None, None) for n in names]

@@ -122,7 +122,7 @@ def simplify_expr(expr: Expr, extents: Mapping[str, int]) -> Expr:
 
 
 def lay_over(expr: Expr, coordinates: Mapping[str, Index], extents: Mapping[str, int]) -> Expr:
-    """Return a simplified expression over new coordinates with ranges. It is cached."""
+    """Return a simplified expression with symbols replaced by expressions of new coordinates. It is cached."""
     return _laid_over(expr, (*coordinates.items(),), (*extents.items(),))
 
 
@@ -204,7 +204,7 @@ def operand_strides(operand: Operand, params: Params) -> list[Index | None]:
 
 
 def _solve_stride(subscripts: tuple[Index, ...], position: int, steps: dict[str, Index]) -> Index | None:
-    """Return the stride of one operand axis from an instruction axis that only it uses."""
+    """Return the stride of an operand axis, from an instruction axis that only this operand axis uses, or None."""
     for axis, step in steps.items():
         c = subscripts[position].coefficient(axis)
         alone = all(axis not in s.symbols for i, s in enumerate(subscripts) if i != position)
@@ -218,7 +218,7 @@ MAX_LANES = 4096
 
 
 def wraps(expr: Expr, shape: tuple[int, ...], strides: Strides) -> bool:
-    """Return whether a register of this shape would take too many moves for every position of the loops."""
+    """Return whether elements wrap around so often that a register would need too many moves at every position."""
     lanes = prod(shape)
     if not 1 < lanes <= MAX_LANES:
         return False
@@ -254,7 +254,7 @@ def _inside(atom: Atom) -> Iterator[FloorDiv | Mod]:
 
 @lru_cache(maxsize=1 << 14)
 def _residues(value: Index, divisor: int | None, shape: tuple[int, ...]) -> int:
-    """Return how many distinct remainders the lanes have for any start of the dividend, or 1 if it is constant."""
+    """Return how many distinct remainders the lanes have, or 1 if the dividend has no such lanes."""
     if divisor is None or not any(is_lane(s) for s in value.symbols) or all(map(is_lane, value.symbols)):
         return 1
     moved = Index(tuple(t for t in value.terms if any(map(is_lane, Index((t,)).symbols))))

@@ -69,7 +69,7 @@ def _polynomial(e: Expr) -> Index | None:
 
 
 def index_of(e: Expr) -> Index | None:
-    """Return the index whose low bits an expression has, or None."""
+    """Return the index of which an expression has the low bits, or None."""
     match e:
         case IndexValue(index) | Cast(IndexValue(index), _, "wrap"):
             return index
@@ -78,7 +78,7 @@ def index_of(e: Expr) -> Index | None:
 
 
 def _number_like(e: Expr, index: Index) -> Expr:
-    """Return an index with the cast that an expression has."""
+    """Return an index as a value, with the same cast as the given expression."""
     value = IndexValue(index, I64) if index.value is None else Const(index.value, I64)
     return number_of(replace(e, value=value)) if isinstance(e, Cast) else value
 
@@ -102,7 +102,7 @@ def have_short_indices(kernel: Kernel) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def compare_by_lanes(e: Expr) -> Expr:
-    """Return an expression over lanes with comparisons and conversions of short indices done in 32 bits.
+    """Return the expression with comparisons of short indices by lanes in 32 bits.
 
     A register has one comparison for each choice, so `select(p & q, a, b)` becomes `select(p, select(q, a, b), b)`.
     """
@@ -130,7 +130,7 @@ def compare_by_lanes(e: Expr) -> Expr:
 
 
 def _is_by_lane(e: Expr) -> bool:
-    """Return whether an index in an expression differs from lane to lane."""
+    """Return whether an index in an expression depends on the lane."""
     return any(s.startswith("%") for part in walk(e) if isinstance(part, IndexValue) for s in symbols(part))
 
 

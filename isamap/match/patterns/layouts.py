@@ -31,7 +31,7 @@ def layout_holds(
     params: Mapping[str, int],
     steps: Mapping[str, int],
 ) -> bool:
-    """Return whether a place meets the layout that an operand requires. `steps` are as in `alignment`.
+    """Return whether a location meets the layout that an operand requires. `steps` are as in `alignment`.
 
     Units: `aligned_bytes` is a divisor of the address.
     """
@@ -52,7 +52,7 @@ def layout_holds(
 
 
 def _is_of_multiples(constraint: Constraint, align: str) -> bool:
-    """Return whether an alignment constraint also holds for multiples: `align(a) >= 16`, `align(a) % 16 == 0`."""
+    """Return whether all multiples of an alignment satisfy the constraint, as for `align(a) >= 16`."""
     if constraint.comparison in (">=", ">"):
         return constraint.left == Index.of(align)
     return constraint.comparison == "==" and constraint.right == Index.of(0)
@@ -82,7 +82,7 @@ def stated_alignments(kernel: Kernel) -> dict[str, int]:
 
 
 def stated_strides(kernel: Kernel) -> dict[str, dict[str, int]]:
-    """Return, for each stride of an array, a number that divides it if `where` states one. Units: elements."""
+    """Return a divisor of each stride for which `where` states one. Units: elements."""
     found: dict[str, dict[str, int]] = {}
     for o in kernel.operands:
         for c in kernel.where:
@@ -122,7 +122,7 @@ def _stated_alignment(constraint: Constraint, align: Index) -> int:
 
 
 def stored_blocks(machine: Machine) -> tuple[tuple[Side, Side], ...]:
-    """Return the contiguous two-axis blocks that instructions copy out of main memory for a reduction."""
+    """Return the two-axis blocks that instructions copy from main memory for reductions."""
     copied = set[tuple[str | None, str, tuple[Index, ...]]]()
     patterns = [p for item in machine.instructions.values() for p in patterns_of(item.instruction)]
     for pattern in patterns:

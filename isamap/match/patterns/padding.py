@@ -26,7 +26,7 @@ Fills = Mapping[str, Const]
 
 @lru_cache(maxsize=8192)
 def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = False) -> Fills | None:
-    """Return values for padded lanes that do not change the result, for every set of operands in `shown`.
+    """Return operand values for padding lanes with which the result does not change, or None.
 
     None if no choice of the usual constants does it. `finite` takes it that floats in use are no infinity
     and no NaN; else 0 times something in use is not 0.

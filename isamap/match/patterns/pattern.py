@@ -43,12 +43,12 @@ from isamap.transform import Statement, reads, statements
 
 
 def encoded_params(instruction: Instruction) -> frozenset[str]:
-    """Return parameters whose number is part of the instruction's encoding."""
+    """Return the parameters whose number is encoded in the instruction."""
     return frozenset(p.name for p in instruction.params if p.kind == "imm")
 
 
 def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
-    """Return an expression of an instruction whose encoded parameters may match numbers of the kernel."""
+    """Return an instruction's expression with encoded parameters as scalars, which match the kernel's numbers."""
     match expr:
         # However it is cast: the statement has a number of that type, so that the parameter is that number.
         case Cast(IndexValue(index), dtype) if str(index) in encoded:
@@ -111,7 +111,7 @@ class Pattern:
 
 
 def only_assignment(instruction: Instruction) -> Assign | None:
-    """Return an instruction's assignment if it has only one. Others are no patterns."""
+    """Return the only assignment of an instruction, or None if it has several."""
     body = instruction.body
     while len(body) == 1 and isinstance(body[0], Loop):
         body = body[0].body
@@ -125,7 +125,7 @@ def pattern_of(instruction: Instruction) -> Pattern | None:
 
 @lru_cache(maxsize=4096)
 def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
-    """Return the pattern, cached with the source position to which messages point."""
+    """Return the pattern of an instruction, cached by its source position, which messages point to."""
     found = _statements(instruction)
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
@@ -134,7 +134,7 @@ def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
 
 
 def _statements(instruction: Instruction) -> tuple[Statement, ...]:
-    """Return an instruction's statements. Conditions on leading values of an axis become shorter extents.
+    """Return an instruction's statements. A condition on the first values of an axis becomes a shorter extent.
 
     `for i in 8 if i < B` with B at most 8 is `for i in B`.
     """
@@ -223,7 +223,7 @@ def _patterns_of(instruction: Instruction, span: Span | None) -> tuple[Pattern, 
 
 
 def _overwrites(later: Pattern, earlier: Pattern) -> bool:
-    """Return whether a later statement overwrites all elements of an earlier one, as after zeroing a masked load."""
+    """Return whether a later statement overwrites every element that an earlier one writes."""
     return (
         later.statement.assign.op is None
         and later.target == earlier.target
@@ -247,7 +247,7 @@ Digits = tuple[tuple[str, int], ...]
 
 
 def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
-    """Return the axes of a mixed-radix subscript with their steps, largest first, or None for other subscripts.
+    """Return the axes of a mixed-radix subscript with their steps, largest step first, or None.
 
     `2*k + p` with p in 2 gives ((k, 2), (p, 1)). `p + r` gives None, for two of its values coincide.
     """
@@ -272,7 +272,7 @@ def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
 def invert(
     subscripts: tuple[Index, ...], extents: dict[str, int], dims: tuple[str, ...]
 ) -> dict[str, Index] | None:
-    """Return each axis as an expression of element coordinates `dims`, or None if these do not determine it.
+    """Return each axis as an expression of the coordinates `dims`, or None if they do not determine it.
 
     Axes of extent one are 0. An axis that the subscripts do not use is left out.
     """
@@ -290,7 +290,7 @@ def invert(
 
 
 def span_factor(pattern: Pattern, masks: Mapping[str, Index]) -> float:
-    """Return the span of a masked load divided by its elements, at least 1, or 1 for a run-time mask."""
+    """Return the elements of a register divided by those that a mask selects. It is 1 for a run-time mask."""
     factor = 1.0
     for param in pattern.instruction.params:
         taken = masks[param.name].value if param.name in masks else None

@@ -28,7 +28,7 @@ def fit_shape(operand: Operand, shape: tuple[int, ...]) -> Params | None:
 
 
 def solve(index: Index, size: int) -> Params | None:
-    """Return the value of the only symbol for which `index` equals `size`, {} if it already does, or None."""
+    """Return the value of the only symbol for which `index` equals `size`, {} if none is needed, or None."""
     if index.value is not None:
         return {} if index.value == size else None
     if len(index.symbols) != 1:
@@ -44,7 +44,7 @@ def solve(index: Index, size: int) -> Params | None:
 def extents_of(
     pattern: Pattern, params: Mapping[str, int], kinds: tuple[ParamKind, ...] = ("scalar",)
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the constant extents of axes, and the parameter names of extents that are parameters of `kinds`."""
+    """Return the constant extents of axes, and the parameters of `kinds` that are extents of axes."""
     numbers, masked = _extents(pattern, (*params.items(),), kinds)
     return dict(numbers), dict(masked)
 
@@ -67,7 +67,7 @@ def _extents(
 
 
 def is_of_layout(constraint: Constraint) -> bool:
-    """Return whether a constraint is about strides or alignments, and not about parameters."""
+    """Return whether a constraint is about strides or alignments."""
     return any("(" in symbol for symbol in constraint.left.symbols | constraint.right.symbols)
 
 
@@ -161,7 +161,7 @@ def valid_parts(
 def reads_past(
     binding: Binding, limits: dict[str, int], pattern: Pattern, shape: tuple[int, ...], valid: Valid
 ) -> bool:
-    """Return whether an unmasked read of memory would access elements that are not valid."""
+    """Return whether a read of memory without a mask would access elements that are not valid."""
     _, masked = extents_of(pattern, {})
     used = {a for i in binding.pattern for a in i.symbols}
     for subscript, size, part in zip(pattern.target.index, shape, valid, strict=True):

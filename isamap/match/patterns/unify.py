@@ -51,7 +51,7 @@ def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
 
 
 def _as_written(bindings: Bindings, pattern: Expr) -> Bindings:
-    """Return the bindings in the order of the pattern's reads, for operands that have several."""
+    """Return the bindings in the order of the pattern's reads if an operand has several."""
     if not _reads_twice(bindings):
         return bindings
     written = [(r.buffer, r.index) for r in reads(pattern)]
@@ -128,7 +128,7 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
 
 
 def _is_number(e: Expr) -> bool:
-    """Return whether an expression does not depend on data: a number, a parameter, or an integer of an index."""
+    """Return whether an expression depends on no array: a number, a parameter, or an index."""
     if isinstance(e, Cast):
         return isinstance(e.value, IndexValue) and e.dtype.is_integer
     return isinstance(e, (Const, Scalar, IndexValue))
@@ -175,7 +175,7 @@ Pairs = tuple[tuple[Index, Index], ...]
 
 
 def subscripts_to_agree(one: Expr, other: Expr) -> Pairs | None:
-    """Return the subscripts that must be equal for two expressions to be equal, or None if they never are.
+    """Return the pairs of subscripts that must be equal for two expressions to be equal, or None if they differ.
 
     Two reads with different fills outside an array have different values. A read without a fill is never
     outside.

@@ -53,7 +53,7 @@ def covers_once(lengths: tuple[int, ...]) -> bool | None:
 
 @lru_cache(maxsize=4096)
 def counts_once(extents: tuple[int, ...]) -> bool | None:
-    """Return whether numbering the points of a box in the order of its axes is one to one."""
+    """Return whether numbering the points of a box in the order of its axes is one to one, or None if unknown."""
     import islpy
 
     context = isl_context()
@@ -90,7 +90,7 @@ def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
 def determines_axes(
     subscripts: Sequence[Index], extents: Mapping[str, Index], required: Iterable[str]
 ) -> bool | None:
-    """Return whether equal subscripts imply that the axes `required` are equal if all other symbols are fixed.
+    """Return whether equal subscripts imply equal `required` axes if all other symbols are equal.
 
     `extents` says how far axes run. A symbol in it is some size of at least 1. Terms without such axes are
     equal on both sides and drop out. A subscript that is not affine says nothing.
@@ -200,7 +200,7 @@ def _holds(
     *,
     exact: bool,
 ) -> bool | None:
-    """Return whether the set of lane pairs that violate the condition, or a superset of it, is empty."""
+    """Return whether the set of lane pairs that violate the condition, or a larger set, is empty."""
     names = IslNames()
     lanes = {_lane(i): Index.of(pairs.lengths[i]) for g in groups for i in g.instruction_axes}
     axes = {k: pairs.extents[k] for g in groups for k in g.kernel_axes}
@@ -249,13 +249,13 @@ def _double_axes(axes: Sequence[str]) -> dict[str, Index | int]:
 
 
 def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
-    """Return the change of a subscript from one iteration to another. Common terms cancel."""
+    """Return the difference of a subscript between two iterations. Common terms cancel."""
     part = moving(subscript, axes)
     return part - part.substitute(_double_axes(tuple(axes)))
 
 
 def _differs(names: IslNames, subscript: Index, axes: Mapping[str, Index]) -> list[str]:
-    """Return conditions of which one holds wherever a subscript changes, and perhaps elsewhere.
+    """Return conditions of which at least one holds wherever the subscript differs.
 
     Terms that are not affine, as `p*stride`, can only change where one of their axes does.
     """

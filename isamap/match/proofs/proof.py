@@ -85,7 +85,7 @@ class _Case:
         return self.mapping.groups
 
     def own(self, subscripts: Sequence[Index]) -> tuple[Index, ...]:
-        """Return subscripts of the instruction with its parameters at their largest values."""
+        """Return the instruction's subscripts with parameters at their largest values."""
         return tuple(i.substitute(largest_parameters(self.pattern.instruction)) for i in subscripts)
 
     def lanes_of(self, groups: Sequence[AxisGroup]) -> list[str]:
@@ -159,7 +159,7 @@ def _case(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
 
 
 def _values_of(pattern: Pattern, names: Sequence[str]) -> Iterator[dict[str, Index | int]]:
-    """Yield all values of some parameters, without end if they are unbounded."""
+    """Yield all combinations of values of some parameters. It is endless if one has no limit."""
     highs = largest_parameters(pattern.instruction)
     lows = {p.name: p.low.value or 0 if p.low is not None else 1 for p in pattern.instruction.params}
     if any(n not in highs for n in names):
@@ -172,7 +172,7 @@ def _values_of(pattern: Pattern, names: Sequence[str]) -> Iterator[dict[str, Ind
 def _with_values(
     pattern: Pattern, mapping: Mapping, values: MappingType[str, Index | int]
 ) -> tuple[Pattern, Mapping]:
-    """Return the instruction with numbers for some parameters."""
+    """Return the pattern and the mapping with numbers in place of some parameters."""
     if not values:
         return pattern, mapping
     left = tuple(p for p in pattern.instruction.params if p.name not in values)
@@ -185,7 +185,7 @@ def _with_values(
 
 
 def _fill_operands(e: Expr, subjects: MappingType[str, Expr]) -> Expr:
-    """Return an instruction's expression with all operands replaced by their subjects simultaneously.
+    """Return an instruction's expression with each operand replaced by the kernel's expression.
 
     The subjects belong to the kernel: their names have no meaning among the instruction's names.
     """
@@ -218,7 +218,7 @@ def _widens(cast: Cast) -> bool:
 
 
 def _all_once(case: _Case) -> None:
-    """Check that each kernel axis is in one group or one loop, and each instruction axis in one group or empty."""
+    """Check that each kernel axis is in one group or one loop, and each instruction axis in one group, or unused."""
     kernel = [k for g in case.groups for k in g.kernel_axes]
     lanes = [*(i for g in case.groups for i in g.instruction_axes), *case.mapping.empty]
     if len(set(kernel)) < len(kernel) or len(set(lanes)) < len(lanes):
@@ -260,7 +260,7 @@ def _elements_follow(case: _Case, operand: str, own: tuple[Index, ...], theirs: 
 
 
 def _written_apart(case: _Case) -> None:
-    """Check that different elements of the output stand for different elements of the target."""
+    """Check that different elements of the output are different elements of the target."""
     own, theirs = case.own(case.pattern.target.index), case.statement.assign.target.index
     groups = [g for g in case.groups if any(i in s.symbols for s in own for i in g.instruction_axes)]
     groups = [g for g in groups if case.lanes_of([g])]
@@ -272,7 +272,7 @@ def _written_apart(case: _Case) -> None:
 
 
 def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...], *, from_lanes: bool) -> bool:
-    """Return whether one side implies the other in an issue, for all lengths of axes that share kernel axes.
+    """Return whether equal subscripts on one side imply equal ones on the other, for all lengths of shared axes.
 
     The iteration of a lane on one such axis depends on the lengths of the others.
     """
@@ -318,7 +318,7 @@ def _padding_is_neutral(case: _Case) -> None:
 
 
 def _padded_cases(case: _Case) -> Iterator[frozenset[str]]:
-    """Yield sets of instruction axes that together may have lanes without an iteration.
+    """Yield sets of instruction axes along which lanes may have no iteration at the same time.
 
     There are no such lanes if extents are whole tiles, if a parameter shortens the axis, or if a predicate
     switches the lanes off.
@@ -362,7 +362,7 @@ def _used_axes(subscripts: Sequence[Index]) -> frozenset[str]:
 
 
 def _show_lanes(case: _Case, padded: Sequence[frozenset[str]], lanes: dict[str, Index]) -> Iterator[Shown]:
-    """Yield the sets of operands that may have a valid element in lanes that are padded along these axes."""
+    """Yield the sets of operands that may have a valid element in lanes without an iteration."""
     axes = frozenset[str]().union(*padded)
     always: set[str] = set()
     perhaps: list[str] = []

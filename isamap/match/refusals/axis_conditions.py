@@ -57,14 +57,14 @@ from isamap.transform import Statement, identity_of, is_summed_everywhere, reads
 
 @dataclass(frozen=True, slots=True)
 class _Homeless:
-    """Instruction axes on which no statement axis may run, under one pairing of the operands."""
+    """Instruction axes on which no statement axis may run, for one pairing of the operands."""
 
     bindings: Bindings
     axes: tuple[Axis, ...]
 
 
 def refuse_axes(case: Pair) -> Failure | None:
-    """Return the cause that an instruction axis has no statement axis, for the pairing that lacks the fewest axes."""
+    """Return the failure that an instruction axis has no statement axis, for the nearest pairing, or None."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     missing = [
@@ -96,7 +96,7 @@ def _axes_without_place(pattern: Pattern, statement: Statement, bindings: Bindin
 
 
 def _runs_over(case: Pair, axis: Axis, required: Signature, bindings: Bindings) -> str:
-    """Return text about the uses of an axis: `runs over j in b = F[c, r, s] and c = Y[n, c, p, q]`."""
+    """Return text about the subscripts of an axis: `runs over j in b = F[c, r, s] and c = Y[n, c, p, q]`."""
     pattern = case.pattern
     assert pattern is not None
     inputs, is_output = required
@@ -141,7 +141,7 @@ def _of_one(case: Pair, axis: Axis, required: Signature, missing: _Homeless, run
 def _in_every_operand(
     case: Pair, axis: Axis, required: Signature, missing: _Homeless, runs: str
 ) -> Failure | None:
-    """Return the cause that a statement axis indexes all operands, as a depthwise axis does, or None."""
+    """Return the failure that a statement axis indexes all operands, as in a depthwise convolution, or None."""
     bindings, assign = missing.bindings, case.statement.assign
     everywhere = frozenset(name for name, b in places(bindings) if b.pattern)
     found = next(
@@ -182,7 +182,7 @@ def _nothing_like_it(case: Pair, axis: Axis, required: Signature, missing: _Home
 
 
 def _utilisation(axes: tuple[Axis, ...]) -> str:
-    """Return a note on the share of lanes that are busy when these axes have length one."""
+    """Return text about the share of lanes that do work if these axes have length one."""
     lanes = 1
     for axis in axes:
         lanes *= axis.extent.value or 1
@@ -190,7 +190,7 @@ def _utilisation(axes: tuple[Axis, ...]) -> str:
 
 
 def refuse_instruction(case: Pair) -> Failure | None:
-    """Return the cause for an instruction that is not one plain statement, or None for others."""
+    """Return the failure that an instruction is not one plain statement, or None."""
     if case.pattern is not None:
         return None
     instruction = case.item.instruction
@@ -226,7 +226,7 @@ def refuse_instruction(case: Pair) -> Failure | None:
 
 
 def _lacking(case: Pair, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
-    """Return the first statement of the instruction that matches no statement of the kernel."""
+    """Return the first statement of an instruction that no statement of the kernel matches, or None."""
     own = (case.statement, *case.others)
     for part in parts:
         pattern = Pattern(instruction, part)
@@ -243,7 +243,7 @@ def _line(statement: Statement) -> str:
 
 
 def refuse_guard(case: Pair) -> Failure | None:
-    """Return the cause that a statement has a guard, or None."""
+    """Return the failure that a statement has a guard, or None."""
     assign = case.statement.assign
     guard = assign.guard
     if guard is None:
@@ -266,7 +266,7 @@ def refuse_guard(case: Pair) -> Failure | None:
 
 
 def _select_value(assign: Assign) -> tuple[Expr, str]:
-    """Return the value, or a factor of it, and the neutral alternative for `select`."""
+    """Return the guarded value, or the factor to guard, and the neutral value for `select`."""
     chosen = assign.value
     if assign.op is None:
         return chosen, text_of(assign.target)
@@ -291,7 +291,7 @@ _LOOKED_AT = 24
 
 
 def refuse_elements(case: Pair) -> Failure | None:
-    """Return the cause that all candidate mappings violate a condition on elements, or None."""
+    """Return the failure that all candidate mappings violate a condition on elements, or None."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     candidates = [
@@ -343,7 +343,7 @@ def _overlap(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
 
 
 def _apart(case: Pair, mapping: Mapping) -> tuple[str, ...]:
-    """Return constraints on sizes under which no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
+    """Return size constraints under which iterations of an issue share no element: `R <= s` for `Y[p*s + r]`."""
     inside = {k for g in mapping.groups for k in g.kernel_axes}
     found: list[str] = []
     for index in case.statement.assign.target.index:
@@ -391,7 +391,7 @@ def _explain_shared(case: Pair, mapping: Mapping, violation: Violation) -> Failu
 
 
 def _read_as(case: Pair, mapping: Mapping, violation: Violation) -> list[tuple[Binding, Read]]:
-    """Return each read of the violating operand with the expression that it is bound to."""
+    """Return each read of the operand that breaks a condition, with the expression that it is bound to."""
     assert case.pattern is not None
     own = {(r.buffer, r.index): r for r in reads(case.pattern.value)}
     required = [(violation.operand, index) for index in violation.reads]
@@ -400,7 +400,7 @@ def _read_as(case: Pair, mapping: Mapping, violation: Violation) -> list[tuple[B
 
 
 def _meeting(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
-    """Return the cause that one element of an operand would be two elements of the statement."""
+    """Return the failure that one element of an operand would have to be two elements of a tensor."""
     (one, mine), (other, its) = _read_as(case, mapping, violation)
     first, second = abridge(one.subject), abridge(other.subject)
     message = (
@@ -414,7 +414,7 @@ def _meeting(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
 
 
 def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
-    """Return the statement's access with the steps of the instruction, or None."""
+    """Return the statement's access with the instruction's steps in place of its own, or None."""
     runs = {
         g.instruction_axes[0]: g.kernel_axes[0]
         for g in mapping.groups
@@ -436,7 +436,7 @@ def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
 
 
 def _open(case: Pair, read: Read, own: Read, message: str) -> Failure:
-    """Return the cause that a condition is neither refuted nor proved because sizes are open."""
+    """Return the failure that a condition is neither proved nor refuted, because sizes are open."""
     sizes = {p.name for p in case.kernel.params if p.dtype is None}
     axes = {a.name for a in (*case.statement.axes, *case.statement.sequence)}
     factors = sorted(
@@ -469,7 +469,7 @@ def _symbols(index: Index | None) -> frozenset[str]:
 
 
 def refuse_parameters(case: Pair) -> Failure | None:
-    """Return the cause that an instruction's `where` contradicts its parameter ranges, or None."""
+    """Return the failure that an instruction's `where` contradicts its parameter ranges, or None."""
     instruction = case.item.instruction
     if can_be_met(instruction):
         return None
@@ -481,7 +481,7 @@ def refuse_parameters(case: Pair) -> Failure | None:
 
 
 def refuse_order(case: Pair) -> Failure | None:
-    """Return the cause that a mapping would reassociate a float sum of a strict kernel, or None."""
+    """Return the failure that a mapping would reorder a float sum of a strict kernel, or None."""
     if not case.kernel.strict or not case.performed:
         return None
     whys = [_reassociates(case, m) for m in case.performed]
@@ -496,7 +496,7 @@ def refuse_order(case: Pair) -> Failure | None:
 
 
 def _reassociates(case: Pair, mapping: Mapping) -> str | None:
-    """Return how the mapping would reorder additions, or None if it keeps the written order."""
+    """Return text about the reordered additions, or None if a mapping keeps the written order."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if statement.assign.op not in ("add", "mul") or not statement.accumulator.is_float:
@@ -515,7 +515,7 @@ def _reassociates(case: Pair, mapping: Mapping) -> str | None:
 
 
 def refuse_flushing(case: Pair) -> Failure | None:
-    """Return the cause that an instruction flushes subnormal numbers while the kernel is strict, or None."""
+    """Return the failure that an instruction flushes subnormal numbers and the kernel is strict, or None."""
     if not case.kernel.strict or not case.performed:
         return None
     words = sorted(FLUSHING & set(case.item.instruction.numerics))
@@ -532,7 +532,7 @@ def refuse_flushing(case: Pair) -> Failure | None:
 
 
 def refuse_padding(case: Pair) -> Failure | None:
-    """Return the cause that lanes beyond the end of a sum have no neutral value, or None."""
+    """Return the failure that lanes beyond the end of a sum have no neutral value, or None."""
     assert case.pattern is not None
     if case.statement.assign.op is None or not case.performed:
         return None
@@ -585,7 +585,7 @@ def _lowest(case: Pair, axis: Axis) -> int | None:
 
 
 def _extent(case: Pair, group: AxisGroup) -> Index:
-    """Return the number of points of a group in terms of the sizes that `where` leaves free."""
+    """Return the number of points of a group, in terms of free sizes."""
     total = Index.of(1)
     for name in group.kernel_axes:
         total = total * case.statement.axis(name).extent
@@ -619,7 +619,7 @@ def _cause_of_padding(case: Pair, group: AxisGroup, axes: list[Axis], step: int)
 
 
 def refuse_preconditions(case: Pair) -> Failure | None:
-    """Return the cause that no mapping satisfies a precondition on parameters or layouts, or None."""
+    """Return the failure that no mapping satisfies a precondition on parameters or layouts, or None."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if not pattern.instruction.where or not case.performed:
@@ -638,7 +638,7 @@ def refuse_preconditions(case: Pair) -> Failure | None:
 
 
 def _unmet(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:
-    """Return the constraints that parameters violate or that concern layouts. isamap chooses other parameters."""
+    """Return the constraints that parameters violate, and those on layouts."""
     found: list[Constraint] = []
     for c in pattern.instruction.where:
         left, right = c.left.substitute(params), c.right.substitute(params)

@@ -35,7 +35,7 @@ _SYMBOL = {op: f"{symbol}=" for symbol, op in REDUCTIONS.items()}
 
 
 def refuse_heads(case: Pair) -> Failure | None:
-    """Return the cause that operation or type of the result differ, or None."""
+    """Return the failure that operations or result types differ, or None."""
     pattern = case.pattern
     assert pattern is not None
     if heads_agree(pattern, case.statement):
@@ -66,7 +66,7 @@ def verb(op: str | None) -> str:
 
 
 def _performs(case: Pair, assign: Assign) -> bool:
-    """Return whether the instruction would perform the statement with another assignment operator."""
+    """Return whether the instruction would perform the statement if its assignment operator were another one."""
     assert case.pattern is not None
     statement = replace(case.statement, assign=assign)
     return any(
@@ -96,7 +96,7 @@ def _spell_combination(op: str, left: str, right: str) -> str:
 
 
 def _accumulates_only(case: Pair, mine: Assign, theirs: Assign) -> Failure:
-    """Return the cause that an assignment should accumulate: `C = C + A * B` is written `C += A * B`."""
+    """Return the failure that an assignment should accumulate: `C = C + A * B` is written `C += A * B`."""
     assert mine.op is not None
     message = f"{verb(mine.op)}; the statement assigns"
     rest = _find_added(theirs, mine.op)
@@ -123,7 +123,7 @@ def _accumulates_only(case: Pair, mine: Assign, theirs: Assign) -> Failure:
 
 
 def _find_added(assign: Assign, op: str) -> Call | Access | None:
-    """Return the expression that is combined with the old value of the target."""
+    """Return the expression that is combined with the old value of the target, or None."""
     value = assign.value
     if not isinstance(value, Call) or value.op != op or len(value.args) != 2:
         return None
@@ -166,7 +166,7 @@ def _both(declared: Edits, casts: Edits | None) -> Edits:
 
 
 def refuse_product(case: Pair) -> Failure | None:
-    """Return the cause that a sum of products has more than the two factors of the instruction, or None."""
+    """Return the failure that a sum of products has more factors than the instruction takes, or None."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     value = statement.assign.value

@@ -27,7 +27,7 @@ _BRIEF = 32
 
 
 def text_of(expr: Expr) -> str:
-    """Return an expression as the kernel writes it, on one line."""
+    """Return the text of an expression in the kernel, on one line."""
     return " ".join((expr.span.text if expr.span is not None else print_expr(expr)).split())
 
 
@@ -270,7 +270,7 @@ def _unwrap_cast(outer: Expr, inner: Expr) -> Edits | None:
 
 
 def _around(subject: Expr, dtype: DType, mode: str, inner: Edits) -> Edits | None:
-    """Return the edit that adds a cast around an edited expression. Edits at one place are merged."""
+    """Return the edits that put a cast around an edited expression."""
     name = dtype.name if mode == "exact" else f"{mode}_{dtype}"
     if not inner:
         return wrap(subject, f"{name}(", ")")

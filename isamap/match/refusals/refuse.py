@@ -61,7 +61,7 @@ MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two nodes that differ, and how they differ. `by_casts` is true if casts would make them equal."""
+    """Two different nodes, and text about the difference. `by_casts` is true if casts would make them equal."""
 
     reason: str
     words: str
@@ -73,7 +73,7 @@ class Difference:
 
 
 def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
-    """Return the first difference of two expressions, or None. Commutative operands pair in the nearer order."""
+    """Return the first difference of two expressions, or None. Commutative operands are paired by similarity."""
     match pattern, subject:
         case Read(), _ if pattern.dtype == subject.dtype:
             return None
@@ -132,7 +132,7 @@ def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
 
 
 def _nearness(found: Difference) -> int:
-    """Return how far the expressions agree. A difference between leaves is nearer than one between operations."""
+    """Return how near the expressions are. They are nearest if casts would make them equal."""
     return (found.reason != "expression-differs") + 2 * found.by_casts
 
 
@@ -230,7 +230,7 @@ def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
 
 
 def _find_mirrored(pattern: Expr, subject: Expr) -> Difference | None:
-    """Return the difference where a comparison is mirrored: `a < b` over `B > A`."""
+    """Return the difference if a comparison is mirrored, as `a < b` and `B > A`, or None."""
     if not isinstance(pattern, Call) or not isinstance(subject, Call):
         return None
     if MIRRORED.get(pattern.op) != subject.op or _of_arguments(pattern.args, subject.args[::-1]) is not None:
@@ -243,7 +243,7 @@ def _find_mirrored(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
-    """Return the difference where `fma(a, b, c)` meets `A * B + C`, or the reverse, or None."""
+    """Return the difference if one side is fused, as `fma(a, b, c)` and `A * B + C`, or None."""
     match pattern, subject:
         case Call("fma"), Call("add", (a, b)):
             product, rest = (a, b) if isinstance(a, Call) and a.op == "mul" else (b, a)
@@ -264,7 +264,7 @@ def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def _factor_missing(pattern: Expr, subject: Expr) -> Difference | None:
-    """Return the difference where the kernel lacks a factor: `a * b` over `A`."""
+    """Return the difference if the kernel lacks a factor, as `a * b` and `A`, or None."""
     if not isinstance(pattern, Call) or pattern.op != "mul":
         return None
     for mine, other in (pattern.args, pattern.args[::-1]):
@@ -291,7 +291,7 @@ def _one(pattern: Expr) -> str | None:
 
 
 def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
-    """Return the difference where the kernel has one factor more: `a + b` over `(A + B) * s`."""
+    """Return the difference if the kernel has one more factor, as `a + b` and `(A + B) * s`, or None."""
     if not isinstance(subject, Call) or subject.op != "mul":
         return None
     for own, other in (subject.args, subject.args[::-1]):
@@ -304,7 +304,7 @@ def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def refuse_tree(case: Pair) -> Failure | None:
-    """Return the cause that the operand trees differ, at the first node that differs, or None."""
+    """Return the failure that the operand trees differ, at the first different node, or None."""
     pattern = case.pattern
     assert pattern is not None
     subject = case.statement.assign.value
@@ -339,7 +339,7 @@ def refuse_tree(case: Pair) -> Failure | None:
 
 
 def _as_immediate(case: Pair, found: Difference, name: str) -> Difference:
-    """Return the difference, or a clearer one if an encoded constant would have to be a run-time value."""
+    """Return the difference, or a clearer one if an encoded number would depend on the run time."""
     param = case.item.instruction.param(name)
     if param.kind != "imm":
         return found
@@ -349,7 +349,7 @@ def _as_immediate(case: Pair, found: Difference, name: str) -> Difference:
 
 
 def _as_declared(case: Pair, found: Difference) -> Difference:
-    """Return the difference with the declaration of the instruction's number that would meet it, if one does.
+    """Return the difference, with the parameter declaration of the instruction that would accept the number.
 
     A number of the statement has to be encoded (`imm`); one that comes at run time is a scalar of its type.
     """
@@ -382,7 +382,7 @@ def _cast_words(found: Difference) -> str:
 
 
 def _operand_twice(pattern: Expr, subject: Expr) -> Failure:
-    """Return the cause that one operand of the instruction would be two different elements."""
+    """Return the failure that one operand would have to be two different elements."""
     mine = reads(pattern)
     twice = next((r for r in mine if mine.count(r) > 1), None)
     name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))
@@ -399,7 +399,7 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Failure:
 
 
 def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
-    """Return the subjects of an operand that is read at `required`, with operands paired in written order."""
+    """Return the expressions that an operand read at `required` would have, with operands in written order."""
     match pattern:
         case Read():
             return [subject] if pattern == required else []
@@ -460,7 +460,7 @@ def refusal(
     number: int,
     mappings: tuple[Mapping, ...],
 ) -> Rejection | None:
-    """Return why an instruction does not perform a statement, or None if it does or does not compute."""
+    """Return why an instruction does not perform a statement, or None if it does, or if it only moves data."""
     if not any(o.role in ("out", "inout") for o in item.instruction.operands):
         return None
     pattern = pattern_of(item.instruction)
@@ -493,7 +493,7 @@ def _first(case: Pair, around: OfferedMoves) -> Failure | None:
 
 
 def _not_counted(case: Pair) -> Failure | None:
-    """Return the cause that only the narrower counting mode excludes the mapping, or None."""
+    """Return the failure that only the counting mode excludes the mapping, or None."""
     pattern = case.pattern
     assert pattern is not None
     found = find_in_statement(pattern, case.statement, case.number, kernel=case.kernel)
@@ -510,7 +510,7 @@ Ability = tuple[str, str, str]
 
 
 def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool = False) -> tuple[str, ...]:
-    """Return, in words, the types, conversions and operations that no instruction of the machine has.
+    """Return, as text, the types, conversions and operations that no instruction of the machine has.
 
     Types come first, because a missing type has no operations. Innermost operations come first. With
     `in_lanes`, only instructions that perform several iterations in one issue count.
@@ -565,7 +565,7 @@ def adds_to_narrowed(machine: Machine) -> bool:
 
 
 def _abilities(statement: Statement) -> Iterator[tuple[Expr, Ability]]:
-    """Yield the operations of a statement with their places, innermost first."""
+    """Yield the operations of a statement, innermost first, each with its place and the ability that it needs."""
     assign = statement.assign
     yield from _operations(assign.value)
     if assign.op is not None:

@@ -107,5 +107,5 @@ class Pair:
 
     @cached_property
     def performed(self) -> tuple[Mapping, ...]:
-        """The mappings that leave no instruction axis empty."""
+        """The mappings in which each instruction axis has a kernel axis."""
         return tuple(m for m in self.mappings if m.kind != "degenerate")

@@ -42,7 +42,7 @@ Sizes = Mapping[str, int | Range]
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """The text of an edited kernel with which an instruction performs the statement that it was rejected for.
+    """The text of an edited kernel. An instruction that was rejected performs the edited statement.
 
     `edits` are the change of the original text as a whole. `keeps_result` is False if the kernel computes
     something else now; otherwise it computes the same for the sizes that it still allows, perhaps in other
@@ -76,7 +76,7 @@ def _fix(
     sizes: Sizes | None,
     texts: dict[str, Kernel | None],
 ) -> Fix | None:
-    """Return the fix that repeated edits lead to, or None. `texts` caches the kernels of edited texts."""
+    """Return the fix after repeated edits, or None. `texts` caches the kernels of edited texts."""
     if kernel.span is None or not rejection.edits:
         return None
     source = kernel.span.source
@@ -134,7 +134,7 @@ def _changes(source: Source, text: str) -> Iterator[Edit]:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """An instruction that performs statements of a rewritten kernel in more ways than any statement as written.
+    """An instruction with more mappings onto a rewritten kernel than onto any statement as written.
 
     `statements` are numbers of the rewritten kernel's. `mappings` counts the whole and split mappings of its
     first statement, `before` the most that a statement as written has onto the instruction.
@@ -164,7 +164,7 @@ def improving_rewrites(
     mode: CountMode = "complete",
     among: Iterable[Rewrite] | None = None,
 ) -> tuple[Improvement, ...]:
-    """Return rewrites and factorisations with which some instruction gets more mappings than as written.
+    """Return the rewrites and factorisations that give some instruction more mappings.
 
     Candidates are all rewrites, or those in `among`. Rewrites come first if an instruction without any
     mapping gets one; then those with fewer steps, in the order of `rewrites` and `factorisations`. A rewrite
@@ -197,7 +197,7 @@ def _rank(found: Improvement) -> tuple[int, int]:
 
 
 def _covers(found: Improvement, other: Improvement) -> bool:
-    """Return whether an improvement gains at least as much as another, with at most as many and no larger sums."""
+    """Return whether an improvement gains as much as another, and its sums are neither more nor larger."""
     mine, its = _count_gained(found), _count_gained(other)
     for instruction, required in its.items():
         there = mine.get(instruction, [])
@@ -208,7 +208,7 @@ def _covers(found: Improvement, other: Improvement) -> bool:
 
 
 def _count_gained(found: Improvement) -> dict[str, list[int]]:
-    """Return the number of gained mappings by instruction, the largest first."""
+    """Return the numbers of gained mappings by instruction, largest first."""
     counts: dict[str, list[int]] = {}
     for g in sorted(found.gains, key=lambda g: -g.mappings):
         counts.setdefault(g.instruction, []).append(g.mappings)
@@ -216,14 +216,14 @@ def _count_gained(found: Improvement) -> dict[str, list[int]]:
 
 
 def _sums(kernel: Kernel) -> list[Counter[str]]:
-    """Return the extents of each sum with its axes. The order of two open sizes is not known."""
+    """Return the extents of the axes of each sum. Open sizes cannot be compared."""
     sums = (s for s in statements(kernel) if s.is_reduction and s.reduction_axes)
     return sorted((Counter(str(a.extent) for a in s.axes) for s in sums), key=lambda c: -c.total())
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Cached mapping counts of statements. Most statements are unchanged by a rewrite."""
+    """Cached mapping counts of statements. A rewrite leaves most statements unchanged."""
 
     machine: Machine
     mode: CountMode
@@ -249,7 +249,7 @@ class _Counted:
 
 
 def _computes(s: Statement) -> bool:
-    """Return whether a statement does more than copy or add. The others' mappings follow from the kernel."""
+    """Return whether a statement reduces over an axis, or applies an operation."""
     return bool(s.is_reduction and s.reduction_axes) or _operates(s.assign.value)
 
 
@@ -274,7 +274,7 @@ def _most(given: Iterable[Counts]) -> Counts:
 
 
 def _group_statements(kernel: Kernel, machine: Machine, mode: CountMode) -> dict[str, list[tuple[int, ...]]]:
-    """Return the statements that multi-statement instructions perform together, once for each mapping."""
+    """Return the statements that instructions of several statements perform together, for each mapping."""
     found: dict[str, list[tuple[int, ...]]] = {}
     for m in find_groups(kernel, machine, mode):
         if m.kind != "degenerate":

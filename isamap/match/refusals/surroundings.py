@@ -54,7 +54,7 @@ class OfferedMoves:
 
     @cached_property
     def reachable(self) -> frozenset[Held]:
-        """The memories and types into which data of addressable memory can be loaded."""
+        """The memories and types that chains of moves from addressable memory reach."""
         found: set[Held] = set()
         before = -1
         while before != len(found):
@@ -67,7 +67,7 @@ class OfferedMoves:
 
     @cached_property
     def returning(self) -> frozenset[Held]:
-        """The memories and types from which data can be stored to addressable memory."""
+        """The memories and types from which chains store data into the kernel's arrays."""
         found: set[Held] = set()
         before = -1
         while before != len(found):
@@ -101,7 +101,7 @@ def _held_parts(operand: Operand) -> Held:
 
 
 def refuse_around(case: Pair, around: OfferedMoves) -> Failure | None:
-    """Return the cause that the machine cannot execute an instruction that has mappings, or None."""
+    """Return the failure that the machine cannot execute an instruction that has mappings, or None."""
     assert case.pattern is not None
     return next((c for condition in AROUND if (c := condition(case, around)) is not None), None)
 
@@ -148,7 +148,7 @@ def _same_place(mine: Placement | None, theirs: Placement) -> bool:
 
 
 def _moves(case: Pair, around: OfferedMoves) -> Failure | None:
-    """Return the cause that in every mapping some operand is in memory and no chain loads it, or None.
+    """Return the failure that each mapping has an operand in memory that no chain loads, or None.
 
     Registers are loaded from a known place. The chain is shown with the mapping. The last instruction of a
     chain performs an assignment: one that does not reach a scratchpad may be followed by another.
@@ -202,7 +202,7 @@ def _fill(case: Pair, around: OfferedMoves) -> Failure | None:
 
 
 def _writes(pattern: Pattern, fill: Const) -> bool:
-    """Return whether an instruction may leave a value in its target, as its result or in masked lanes."""
+    """Return whether an instruction may leave a value in its target, as a result or in masked lanes."""
     if pattern.output.dtype != fill.dtype:
         return False
     if pattern.output.outside == "zero" and fill.value == 0:

@@ -139,12 +139,12 @@ class Tile:
         return next(a for a in self.axes if a.name == name)
 
     def overwrites(self, operand: OperandTile) -> bool:
-        """Return whether the instruction writes all of an operand without reading it, so that no load is needed."""
+        """Return whether the instruction overwrites an operand without reading it, so that no load is needed."""
         return self.statement.assign.op is None and operand.name == self.pattern.target.buffer
 
     @property
     def run_time_lengths(self) -> dict[str, str]:
-        """The parameter of each loop axis that gives the elements per issue, at most the remainder."""
+        """For each loop axis with a run-time length: the parameter with the number of elements per issue."""
         if self.accumulator is None or not self.overwrites(self.accumulator):
             return {}
         return lengths_at_run_time(self.pattern, self.axes)
@@ -153,7 +153,7 @@ class Tile:
 def bring(
     search: MoveSearch, tile: Tile, operand: OperandTile, request: LoadRequest
 ) -> OperandMove | Present | Location | None:
-    """Return how an operand of an issue is loaded: by a chain of instructions, or from where it lies."""
+    """Return how an operand of an issue is loaded: by a chain of instructions, or from its location."""
     if not search.is_addressable(operand.memory):
         return find_operand_load(search, request)
     if not tile.run_time_lengths.keys().isdisjoint(operand.parts):
@@ -223,7 +223,7 @@ def apply_mapping(
 
 
 def _of_its_array(tile: OperandTile) -> OperandTile:
-    """Return the tile of a computed register as a tile of its source array, which a buffer may hold.
+    """Return the tile of a computed register as a tile of the array that it is computed from.
 
     Registers that load from a scratchpad compute it behind the load. It stays where several elements make a value.
     """
@@ -239,7 +239,7 @@ def _of_its_array(tile: OperandTile) -> OperandTile:
 
 
 def part_of(tile: Tile, operand: OperandTile, position: int) -> OperandTile | None:
-    """Return the tile of one source array of a computed operand, which a buffer may hold instead, or None.
+    """Return the tile of one source array of a computed operand, for a buffer of that array, or None.
 
     The value is computed behind the load from the buffer. What it needs of other arrays is read where that lies.
     `position` counts the arrays' elements in the order of `distinct_reads`. None if a value takes several
@@ -278,7 +278,7 @@ def cuts_sum(axis: LoopAxis) -> bool:
 def fills_behind(
     pattern: Pattern, inputs: Iterable[OperandTile], summed: Iterable[LoopAxis], *, finite: bool = False
 ) -> Fills | None:
-    """Return input values beyond the end of reduction axes that leave the result unchanged, or None.
+    """Return the input values beyond the end of reduction axes with which the result is unchanged, or None.
 
     None if nothing does it. `finite` as for `neutral_fills`.
     """
@@ -289,7 +289,7 @@ def fills_behind(
 
 
 def sums_can_be_padded(tile: Tile) -> bool:
-    """Return whether unused lanes at the end of a sum can be filled with a neutral value."""
+    """Return whether lanes beyond the end of a sum can be filled with a neutral value."""
     cut = [axis for axis in tile.axes if cuts_sum(axis)]
     return not cut or fills_behind(tile.pattern, tile.inputs, cut, finite=True) is not None
 
@@ -306,7 +306,7 @@ def _initial_value(statement: Statement) -> Expr:
 
 
 def _positions(statement: Statement, mapping: Mapping, axes: tuple[LoopAxis, ...]) -> dict[str, Index]:
-    """Return each kernel axis as an expression of its loop axis' position. Fused axes use divisions."""
+    """Return each kernel axis as an expression of its loop's position. Fused axes are quotients and remainders."""
     groups = {g.name: g.kernel_axes for g in mapping.groups}
     found: dict[str, Index] = {}
     known = {a.name for a in statement.axes}
@@ -335,7 +335,7 @@ def _operand(
     *,
     repeats: bool = False,
 ) -> OperandTile | None:
-    """Return the tile of an operand, or None. With `repeats`, it stores an element as often as it is read."""
+    """Return the tile of an operand, or None. With `repeats`, an element has a cell for each of its reads."""
     operand = pattern.instruction.operand(name)
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
@@ -395,7 +395,7 @@ def _operand(
 
 
 def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tuple[int, Index, Index]:
-    """Return a coordinate without repeating digits: its size, and its expressions over axes and over `dim`."""
+    """Return a coordinate without repeating digits: its size, its expression in axes, and the one in `dim`."""
     size, over_axes, over_dim = 1, ZERO, ZERO
     digits = digits_of(index, lengths) or ()
     for position, (digit, step) in reversed(list(enumerate(digits))):
@@ -426,7 +426,7 @@ def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> 
 
 
 def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
-    """Return an expression over the statement's axes in terms of the accumulator's tile, or None if it has none."""
+    """Return the tile of an expression over the accumulator's coordinates, or None if it has none."""
     target, lengths = tile.pattern.target, extents_of(tile.pattern, dict(tile.params))[0]
     positions = _positions(tile.statement, tile.mapping, tile.axes)
     args = (dict(tile.params), tile.axes, lengths, positions)
@@ -447,7 +447,7 @@ def accumulator_store(tile: Tile) -> tuple[Read, Expr]:
 
 
 def is_read_of(expr: Expr) -> str | None:
-    """Return the array of which an expression is an element, or a cast of one, or None."""
+    """Return the array if an expression is an element of it, or a cast of one, else None."""
     while isinstance(expr, Cast):
         expr = expr.value
     return expr.buffer if isinstance(expr, Read) else None
@@ -459,7 +459,7 @@ OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions 
 
 
 def tensor_strides(operand: Operand) -> tuple[Index, ...]:
-    """Return strides in elements: stated ones, the caller's with a dense last axis, or row-major for temporaries."""
+    """Return strides in elements: stated ones, the caller's with a contiguous last axis, or row-major."""
     rank = len(operand.shape)
     if operand.role == "temp":
         return tuple(product(operand.shape[d + 1 :]) for d in range(rank))
@@ -502,7 +502,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
 
 
 def profile_sizes(statement: Statement) -> dict[str, int]:
-    """Return large values for the open sizes, with which lengths are chosen."""
+    """Return a large value for each open size, from which lengths are chosen."""
     return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
 
 

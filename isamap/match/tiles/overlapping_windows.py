@@ -61,7 +61,7 @@ def windows_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> tuple[Wi
 
 
 def _is_in_cells(axis: LoopAxis, operand: OperandTile) -> bool:
-    """Return whether a step along an axis moves by a whole row of a tile's cells, or by a whole tile."""
+    """Return whether a step along an axis moves by a whole row of a tile, or by a whole tile."""
     if axis.extent.value is None or axis.is_reduction:
         return False
     if axis.tile == 1:

@@ -17,7 +17,7 @@ from isamap.transform import Statement, reads, statements
 
 
 def beginning_of(name: str, machine: Machine) -> str | None:
-    """Return the instruction that computes the same as `name`, but from 0 instead of the old sum, or None."""
+    """Return the instruction that equals `name` except that it starts from 0, or None."""
     own = pattern_of(machine.instructions[name].instruction)
     if own is None:
         return None
@@ -36,13 +36,13 @@ def find_zeroing(first: OperandTile, tile: Tile, search: MoveSearch) -> str:
 
 
 def initial_load(first: OperandTile, search: MoveSearch) -> OperandMove | None:
-    """Return the operand load that initialises sums without memory, or None."""
+    """Return the operand load that initialises sums without a memory access, or None."""
     found = None if reads(first.subject) else find_operand_load(search, first.request({}))
     return found if isinstance(found, OperandMove) else None
 
 
 def _begins(other: Instruction, own: Instruction, summed: Statement) -> bool:
-    """Return whether `other` first sets the whole result to 0 and then equals `own`, whose statement is `summed`."""
+    """Return whether `other` sets the result to 0 and then does what `own`, with the statement `summed`, does."""
     found = statements(other)
     if len(found) != 2 or other.params != own.params or other.where != own.where:
         return False

@@ -56,7 +56,7 @@ def choose_params(
 
 
 def _lengths_of_whole(statement: Statement, mapping: Mapping, pattern: Pattern) -> Params:
-    """Return run-time lengths for a short kernel axis that runs on several axes of an instruction.
+    """Return run-time lengths for a short kernel axis that several axes of an instruction run over.
 
     960 values on rows of 16 are 60 rows: with the largest number of rows, an issue would compute the padding, too.
     Fewer rows than columns would be many short issues. Mappings of other axes have longer ones.
@@ -77,7 +77,7 @@ def _lengths_of_whole(statement: Statement, mapping: Mapping, pattern: Pattern) 
 
 @lru_cache(maxsize=4096)
 def _asked_axes(pattern: Pattern) -> frozenset[str]:
-    """Return the axes whose lengths are chosen."""
+    """Return the axes whose lengths are parameters to be chosen."""
     chosen = {p.name for p in pattern.instruction.params if p.kind == "choose"}
     return frozenset(axis.name for axis in pattern.axes if axis.extent.symbols & chosen)
 
@@ -86,7 +86,7 @@ def _asked_axes(pattern: Pattern) -> frozenset[str]:
 def _choose_parameters(
     pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]
 ) -> tuple[tuple[str, int], ...]:
-    """Return the parameters for the kernel's number of iterations of these axes."""
+    """Return the parameters for given numbers of iterations of these axes."""
     chosen, needs = full_lengths(pattern), list[tuple[str, int]]()
     group_of = {axis: (axes, count) for axes, count in filled for axis in axes}
     for axis in pattern.axes:
@@ -120,7 +120,7 @@ def _choose_parameters(
 
 
 def _allowed_parameters(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> Params:
-    """Return the parameters, or nearby values that the instruction allows.
+    """Return the parameters, or near values that the instruction allows.
 
     If not every length is allowed (`where M % 32 == 0`), the remainder is padded. Among the lengths of at
     least half the desired one, the one with the least padding wins, and among equals the largest.
@@ -141,7 +141,7 @@ def _allowed_parameters(pattern: Pattern, chosen: Params, needs: MappingType[str
 
 
 def _limits(pattern: Pattern, name: str) -> tuple[int, int]:
-    """Return the least and the largest value of a parameter, with 1 in place of a missing limit."""
+    """Return the least and the greatest value of a parameter. A missing limit counts as 1."""
     param = pattern.instruction.param(name)
     low, high = (end.value if end is not None else None for end in (param.low, param.high))
     return low or 1, high or 1
@@ -155,7 +155,7 @@ def full_lengths(pattern: Pattern) -> Params:
 
 
 def _extent(extent: Index, profile: MappingType[str, int]) -> int:
-    """Return the extent at the profile's sizes, or a large value where open sizes may cancel, as in `H - R + 1`."""
+    """Return the extent at the profile's sizes, or a large value if open sizes may cancel, as in `H - R + 1`."""
     if extent.value is None and len(extent.terms) > 1:
         return max(profile.values())
     value = typical_value(extent, profile)
@@ -258,7 +258,7 @@ def lengths_at_run_time(pattern: Pattern, axes: tuple[LoopAxis, ...]) -> dict[st
 
 
 def may_write(pattern: Pattern, mapping: Mapping, loops: Loops, walk: Walk, search: MoveSearch) -> bool:
-    """Return whether a store may write its lanes. False if its memory operands cannot have the elements' layout.
+    """Return whether a store may write its lanes: its memory operands can have the elements' layout.
 
     It compares neighbours along each loop. Most mappings of stores fail here, before their tiles are built.
     """
@@ -305,7 +305,7 @@ def _neighbours_fit(
 def _lane_steps(
     operand: Operand, subscripts: tuple[Index, ...], params: tuple[tuple[str, int], ...]
 ) -> dict[str, Index]:
-    """Return the distance of neighbours along instruction axes, except where each issue gives it. Units: elements."""
+    """Return the distance of neighbours along instruction axes, without axes for which it varies. Units: elements."""
     strides = operand_strides(operand, dict(params))
     found: dict[str, Index] = {}
     for name in {symbol for index in subscripts for symbol in index.symbols}:

@@ -37,7 +37,7 @@ from isamap.transform.companions import HELD, CompanionValues
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One array written from an accumulator: over the register's coordinates, and (`_at`) over positions.
+    """An array that an accumulator writes: the access over register coordinates, and (`_at`) over positions.
 
     `alone` says that it is the only array that finished sums are written to.
     """
@@ -50,7 +50,7 @@ class Written:
 
 
 def with_held(value: Expr, held: Expr) -> Expr:
-    """Return the value with the accumulator's element substituted, converted to the type of the sum's array."""
+    """Return the value with the accumulator's element in it, converted to the type of the sum's array."""
 
     def put(read: Read) -> Expr:
         if read.buffer != HELD:
@@ -74,14 +74,14 @@ def get_own_sum(tile: Tile) -> Written:
 
 
 def written_value(tile: Tile, outcome: CompanionValues) -> tuple[Written, ...] | None:
-    """Return the expressions that are written from a finished tile, or None if a value has no place in the tile."""
+    """Return the values that a finished tile writes, or None if a value is not part of the tile."""
     found = [_find_written(tile, target, value) for target, value in outcome.writes]
     known = [w for w in found if w is not None]
     return tuple(replace(w, alone=len(found) == 1) for w in known) if len(known) == len(found) else None
 
 
 def start_of_sum(tile: Tile, outcome: CompanionValues) -> tuple[OperandTile, Written] | None:
-    """Return the accumulator with an initial value from another statement, and the value written to its array.
+    """Return the accumulator whose initial value another statement gives, and that value, or None.
 
     Return None if no statement gives the initial value, or if it has no place in the tile.
     """
@@ -125,14 +125,14 @@ def tiles_apart(
 
 
 def _may_be_apart(pattern: Pattern) -> bool:
-    """Return whether all axes index all inputs and some are lanes, so that unused lanes add nothing."""
+    """Return whether all axes index all inputs and some are lanes. Unused lanes then add nothing."""
     read = [i for i in pattern.instruction.operands if i.role == "in"]
     lanes = {s for i in pattern.target.index for s in i.symbols}
     return bool(read and lanes) and not pattern.instruction.params
 
 
 def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[Mapping]:
-    """Yield one reduction axis cut over all axes of the instruction, for every pairing of operands."""
+    """Yield the mappings of one reduction axis onto all axes of the instruction, for every pairing."""
     lanes = [s for i in pattern.target.index for s in i.symbols]
     axes = (*lanes, *(a.name for a in pattern.axes if a.name not in lanes))
     for bindings in pairings(pattern, statement, "complete"):
@@ -163,7 +163,7 @@ def _is_number(e: Expr) -> bool:
 
 
 def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
-    """Return the tile with an accumulator of partial sums, which start from the neutral element."""
+    """Return the tile with an accumulator of partial sums, each of which starts from the neutral element."""
     nothing = identity_of(_op(tile), acc.dtype)
     here = tuple(Index.of(d) for d in coordinate_names(len(acc.shape)))
     shares = replace(
@@ -186,7 +186,7 @@ def _op(tile: Tile) -> str:
 
 
 def sum_of_lanes(buffer: str, lanes: int, tile: Tile) -> tuple[Read, Expr]:
-    """Return, for each position, the target and its sum with the partial sums in a buffer.
+    """Return, for each position, the target and the sum of its old value and the partial sums in a buffer.
 
     Halves are added repeatedly: compilers then find vector instructions.
     """
