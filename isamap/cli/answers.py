@@ -54,7 +54,7 @@ class Answer:
 
 
 def with_proof(answer: Answer, require: str) -> Answer:
-    """Return the answer, with exit code 4 if `--require proven` was given and a gap remains."""
+    """Return the answer. Its exit code is 4 if `--require proven` was given and a gap remains."""
     if not require:
         return answer
     from isamap.plan.schedule import PROVEN
@@ -134,7 +134,7 @@ def check_new(path: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether a path leads to a device, a pipe or a socket, which is not a file."""
+    """Return whether a path leads to a device, a pipe or a socket."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
@@ -147,7 +147,7 @@ def _place_new(made: str, path: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Return the permissions of the replaced file, or those of a new one."""
+    """Return the permissions of the file that is replaced, or those of a new file."""
     with suppress(OSError):
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

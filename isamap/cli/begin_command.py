@@ -191,7 +191,7 @@ def _split_unit(figure: str) -> tuple[str, str]:
 
 
 def _ask(name: str, question: str, usual: str, read: Callable[[str], T]) -> T:
-    """Return the value that a user types, or the default. An invalid value is asked for again."""
+    """Return the value that a user types, or the default. After an invalid value, ask again."""
     while True:
         complain(f"{name}, {question} [{usual}]:")
         word = sys.stdin.readline()

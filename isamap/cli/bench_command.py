@@ -317,7 +317,7 @@ def _keep(folder: Path, title: str, table: str, rows: Sequence[Row]) -> None:
 
 
 def _is_simulated(kind: str, machine: str) -> bool:
-    """Return whether cases of a kind are simulated on a machine, because its programs run only as models."""
+    """Return whether cases of a kind are simulated, because a machine's programs run here only as models."""
     from isamap.bench.layer_kinds import LAYER_KINDS
     from isamap.machine import load_machine
 
@@ -325,7 +325,7 @@ def _is_simulated(kind: str, machine: str) -> bool:
 
 
 def _simulated_answer(suite: Suite, machine: str, given: Given) -> Answer:
-    """Return the table of simulated times on a machine that this computer cannot run.
+    """Return the table of simulated times on a machine whose programs cannot run here.
 
     Raises: UsageProblem, MissingTool.
     """

@@ -71,7 +71,7 @@ def calibrate_command(asked: CalibrateOptions) -> Answer:
 
 
 def busy() -> tuple[Finding, ...]:
-    """Return a warning if other programs use the processors on which threads would be started."""
+    """Return a warning if other programs use the processors that threads would run on."""
     import os
 
     if not hasattr(os, "getloadavg"):
@@ -167,7 +167,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:
-    """Return the table of rows that stream from memory: their measured times, or why these are unknown."""
+    """Return the table of rows that stream from memory: measured times, or the reason for unknown ones."""
     head = ("rows that stream", "computing shows", "start ns", "")
     if (lost := profile.unmeasured_streams) is not None:
         return [head, (lost.memory, "–", "–", lost.said)]
@@ -181,7 +181,7 @@ def _streams(profile: Profile) -> list[tuple[str, ...]]:
 
 
 def _pieces(profile: Profile) -> list[tuple[str, ...]]:
-    """Return the table of long pieces that stream: their measured times, or why these are unknown."""
+    """Return the table of long pieces that stream: measured times, or the reason for unknown ones."""
     head = ("long pieces that stream", "start ns", "")
     if (lost := profile.unmeasured_pieces) is not None:
         return [head, (lost.memory, "–", lost.said)]

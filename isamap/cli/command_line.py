@@ -40,7 +40,7 @@ MAX_INPUT_BYTES = 1 << 20
 
 
 def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
-    """Return the path of a file with command line, input files and traceback, or None if nothing can be written."""
+    """Return the path of a saved file with command line, input files and traceback, or None if none is written."""
     trace = "".join(traceback.format_exception(error))
     bundle = {
         "isamap": __version__,
@@ -107,12 +107,12 @@ def run(words: Sequence[str]) -> int:
 
 
 def _watched(command: str) -> AbstractContextManager[object]:
-    """Return a context that shows progress until the command shows its own. A server shows none."""
+    """Return a context that shows progress before the command's own progress. `lsp` has none."""
     return nullcontext() if command == "lsp" else Progress(command.replace(".", " "))
 
 
 def _describe_kept(command: str) -> str:
-    """Return which results of an interrupted command are kept: cached ones, and rows of a benchmark."""
+    """Return text about the results of an interrupted command that are kept: cached ones, rows of a benchmark."""
     counted = ", ".join(f"{count} of {kind}" for kind, count in sorted(kept_here.items()))
     kept = f"; kept in the cache, where the same command finds them: {counted}" if counted else ""
     rows = "; `--resume` goes on behind the rows that -o has" if command.startswith("bench.") else ""
@@ -139,7 +139,7 @@ def _interrupts() -> Generator[list[int]]:
 
 
 def _answer(command: str, words: Sequence[str], interrupts: Sequence[int]) -> Answer:
-    """Return the answer of a command, with its failures and a warning for each result that was not stored."""
+    """Return the answer of a command, with warnings about results that were not stored."""
     with _collect_warnings() as unkept:
         answer = _invoke_command(command, words, interrupts)
     return replace(answer, findings=(*answer.findings, *unkept.values())) if unkept else answer

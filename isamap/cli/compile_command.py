@@ -67,7 +67,7 @@ class Shown:
 
 
 def check_places(shown: Shown, *, force: bool) -> None:
-    """Check, before long work, that both report files may be written. Raises: UsageProblem."""
+    """Check that both report files may be written, before long work begins. Raises: UsageProblem."""
     from isamap.driver.artifacts import check_replaceable
 
     if shown.trace is not None:
@@ -86,7 +86,7 @@ def check_places(shown: Shown, *, force: bool) -> None:
 
 
 def _check_file(path: Path, force: bool) -> None:
-    """Refuse to replace a file unless isamap wrote it and it is unchanged since."""
+    """Refuse to replace a file, unless isamap wrote it and nobody has changed it."""
     from isamap.report.page.stamp import is_as_stamped, is_stamped
 
     if not path.parent.is_dir():
@@ -327,7 +327,7 @@ def _answer_compilation(
 
 
 def _dump(folder: str | None) -> Seen | None:
-    """Return the function that writes the passes to a folder, or None if no folder is named."""
+    """Return a function that writes the passes to a folder, or None if no folder is given."""
     if folder is None:
         return None
     from isamap.driver.explaining import Dump

@@ -51,7 +51,7 @@ def complete(words: Sequence[str]) -> list[str]:
 
 
 def _of_command(command: str, before: Sequence[str], begun: str) -> list[str]:
-    """Return the completions of a command's options: values after an option that takes one, else flags."""
+    """Return the completions of a command's options: values after an option that takes one, else flags or words."""
     record = record_of(function_of(command))
     known = list(options_of(record, command).values()) if record is not None else []
     last = before[-1] if before else ""
@@ -101,7 +101,7 @@ def completion_command(words: Sequence[str]) -> Answer:
 
 
 def _add_line(startup: Path, script: Path) -> list[Path]:
-    """Return the shell's start file, if a line that reads the script was added to it."""
+    """Add a line that reads the script to the shell's start file. Return the file, or [] if it had the line."""
     line = f"[ -r {shlex.quote(str(script))} ] && . {shlex.quote(str(script))}"
     try:
         old = (

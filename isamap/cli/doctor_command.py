@@ -69,7 +69,7 @@ def _compiler() -> str:
 
 
 def _emulators() -> str:
-    """Return the installed emulators that descriptions may name. Most machines need none."""
+    """Return text with the installed emulators that descriptions may name."""
     from isamap.machine.allowed import emulators
 
     here = [name for name in emulators() if shutil.which(name) is not None]

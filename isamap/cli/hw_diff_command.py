@@ -77,7 +77,7 @@ def _row_json(case: KernelCase, before: Predicted, after: Predicted) -> dict[str
 
 
 def ratio(before: Predicted, after: Predicted) -> float | None:
-    """Return the ratio of the predicted times, or None if one is missing."""
+    """Return the predicted time after the change divided by that before it, or None if one is missing."""
     if before.ns is None or after.ns is None or before.ns == 0:
         return None
     return round(after.ns / before.ns, 6)
@@ -112,7 +112,7 @@ def _kernels_text(pairs: Sequence[tuple[KernelCase, Predicted, Predicted]]) -> s
 
 
 def prediction_text(found: Predicted) -> str:
-    """Return a predicted time as text, or why there is none."""
+    """Return a predicted time as text, or the reason why there is none."""
     return found.refused if found.ns is None else time_text(found.ns)
 
 

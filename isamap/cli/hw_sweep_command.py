@@ -65,7 +65,7 @@ _RANGE = re.compile(rf"{_NUMBER.format('low')}\.\.{_NUMBER.format('high')}(?:\+{
 
 @dataclass(frozen=True, slots=True)
 class SweptParameter:
-    """A parameter of a description and its values, as words and as numbers in the order of the sweep."""
+    """A parameter of a description and its values in the order of the sweep, as text and as numbers."""
 
     path: str
     words: tuple[str, ...]
@@ -366,7 +366,7 @@ class PredictionStore:
     def predict(
         self, said: str, requests: Sequence[PredictionRequest], rows: Sequence[SweepRow]
     ) -> list[Predicted]:
-        """Return each prediction. Only those that no earlier run has stored are computed."""
+        """Return each prediction. Stored predictions of earlier runs are not computed again."""
         left = [n for n, row in enumerate(rows) if row.key not in self.known]
         found = {n: self.known[row.key].predicted for n, row in enumerate(rows) if row.key in self.known}
 

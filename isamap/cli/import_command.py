@@ -71,7 +71,7 @@ def import_file(
     *,
     signed: bool = False,
 ) -> Imported:
-    """Return the model of a file with the given sizes and inputs. Raises: UsageProblem."""
+    """Return the model in a file with the given sizes and constant inputs. Raises: UsageProblem."""
     from isamap.graph.elementwise_fusion import fuse_steps
     from isamap.graph.graph_file import constants_of
     from isamap.onnx import import_model
@@ -101,7 +101,7 @@ def read_pairs(words: Sequence[str], option: str) -> dict[str, str]:
 
 
 def coverage_json(found: Imported) -> list[dict[str, object]]:
-    """Return each node with its outcome."""
+    """Return each node of a model with its outcome in the import, as JSON."""
     return [
         {
             "node": t.node.called,
@@ -115,7 +115,7 @@ def coverage_json(found: Imported) -> list[dict[str, object]]:
 
 
 def coverage_text(found: Imported) -> str:
-    """Return each operator with the outcomes of its nodes."""
+    """Return text with each operator and the outcomes of its nodes in the import."""
     rows = Counter((t.node.op, t.where) for t in found.taken)
     lines = [f"{found.name}: {len(found.taken)} nodes"]
     wide = max((len(op) for op, _ in rows), default=0)

@@ -40,7 +40,7 @@ def read_cases(words: Sequence[str]) -> tuple[KernelCase, ...]:
 
 
 def refuse_standard_input(words: Sequence[str]) -> None:
-    """Refuse standard input that several processes would read. Raises: UsageProblem."""
+    """Refuse to read standard input if several processes would have to read it. Raises: UsageProblem."""
     if "-" in words:
         said = "this command reads a description several times, and standard input once"
         raise UsageProblem.of("usage", said, help="save it in a file")

@@ -176,7 +176,7 @@ def match_command(asked: MatchOptions) -> Answer:
 
 
 def _list_mappings(matched: Matched, asked: MatchOptions) -> Answer:
-    """Return the mappings of one kernel, to all instructions or to one, with the requested additions."""
+    """Return the mappings of a kernel to all instructions or to one, with the additions that options request."""
     from isamap.match import refusals
     from isamap.report.mapping_json import mappings_json
     from isamap.report.mappings import FEW, mappings_text, unmoved_text, variants_json, variants_text
@@ -238,7 +238,7 @@ def _check_instruction(name: str | None, machine: Machine) -> None:
 
 
 def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> tuple[Finding, ...]:
-    """Return how compilation performs statements without their own mapping, or why it refuses them.
+    """Return findings about statements without a mapping: how compilation performs them, or why it refuses them.
 
     At given sizes a statement is one of these, too, if no mapping of it can move all of its operands. If every
     mapping has operands that must be computed first, compilation may refuse the statement.
@@ -375,7 +375,7 @@ def _transform_answer(
 
 
 def _choose_form(which: str, forms: Sequence[KernelVariant]) -> int | None:
-    """Return the number of a variant. The best has number 1 if it is better than the kernel as written."""
+    """Return the number of a variant, or None for the kernel as written. The word `best` selects number 1."""
     if which == BEST_FORM:
         return 1 if len(forms) > 1 and forms[1].gains else None
     number = int(which) if is_digits(which) and len(which) < 9 else 0

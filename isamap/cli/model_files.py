@@ -184,7 +184,7 @@ def answer_model_stage(
 
 
 def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices: str = "1") -> ModelOptions:
-    """Return how kernels are compiled, from the options of a command. Raises: UsageProblem."""
+    """Return the settings for compiling kernels that the options of a command give. Raises: UsageProblem."""
     from isamap.graph.host_fallback import host_of
     from isamap.graph.model_library import MAX_DEVICES, ModelOptions, refuse_both
 
@@ -212,7 +212,7 @@ def how_of(machines: Sequence[str], choices: Choices, host: str | None, devices:
 
 
 def _describe_parallel(dealt: DeviceAssignment) -> str:
-    """Return a line about devices that run in parallel, with the predicted time and that of one device."""
+    """Return a line about devices that run in parallel: the predicted time, and that of one device."""
     from isamap.report.mappings import time_text
 
     count = sum(len(phase) > 1 for phase in dealt.phases)
@@ -276,7 +276,7 @@ def read_model(
 
 
 def layer_json(layer: Layer) -> dict[str, object]:
-    """Return a layer, the machine that performs it, and the reason if that is the host. Units: nanoseconds."""
+    """Return a layer as JSON, with its machine, and the reason if the host performs it. Units: nanoseconds."""
     return {
         "nodes": list(layer.nodes), "operators": list(layer.operators), "kernel": layer.kernel,
         **({"machine": layer.machine} if layer.machine else {}),

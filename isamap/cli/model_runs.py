@@ -75,7 +75,7 @@ def is_whole_model(word: str, asked: CommandOptions, *taken: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A callable model, compiled or as a stream, with its inputs, its layers, and its import."""
+    """A callable model, compiled or as a stream, with its inputs and layers, and the model that was imported."""
 
     found: Imported
     model: CompiledModel | StreamedModel
@@ -175,7 +175,7 @@ def memory_text(size: int | None) -> str:
 
 
 def _read_network(folder: str, found: Imported, machine: Machine) -> tuple[ModelProgram, ProgramFile]:
-    """Return the steps and the stream of a network in a folder. Raises: UsageProblem if it is another model's."""
+    """Return the program and the stream of a network in a folder. Raises: UsageProblem for another model's folder."""
     from isamap.driver.encoded_programs import load_program, mismatch
     from isamap.graph.graph_file import read_folder
 
@@ -309,7 +309,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
 def _by_operators(
     layers: Sequence[Layer], times: Sequence[float], shares: Sequence[float], heads: Sequence[str]
 ) -> list[str]:
-    """Return a table of the layers by operator, the largest share first, or [] for few layers."""
+    """Return a table of the layers by operator, the largest share first, or [] if it would not be shorter."""
     alike: dict[str, list[tuple[float, float, float]]] = {}
     for layer, time, share in zip(layers, times, shares, strict=True):
         alike.setdefault(" ".join(layer.operators), []).append((layer.predicted_ns, time, share))

@@ -150,7 +150,7 @@ def emit_network(
 
 
 def _traffic_lines(layers: Sequence[Layer], stream: NetworkStream, least: Mapping[str, int]) -> Sequence[str]:
-    """Return a table of the encoded layers with their main memory traffic, and a line with the sum."""
+    """Return a table of the encoded layers with their main memory traffic, and a line with their sum."""
     from isamap.cli.model_files import WIDE
     from isamap.report.columns import align, shorten
     from isamap.report.mappings import time_text

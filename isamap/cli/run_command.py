@@ -119,7 +119,7 @@ def _run_text(prepared: PreparedKernel, timed: TimedRun) -> str:
 
 
 def _compared_with_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[str]:
-    """Yield text about the best run's time compared with the model's, if both are of this computer.
+    """Yield text that compares the time of the best run with the model's, if both are for this computer.
 
     A proven optimum is one of the model: this line says how far the model is from the hardware.
     """
@@ -135,7 +135,7 @@ def _compared_with_model(prepared: PreparedKernel, timed: TimedRun) -> Iterator[
 
 
 def _threads(prepared: PreparedKernel) -> str:
-    """Return the number of threads that ran: one if the schedule has no parallel parts."""
+    """Return text with the number of threads that ran. It is one if no part of the schedule is parallel."""
     count = prepared.request.threads if prepared.compiled.interface.takes_pool else 1
     return "one thread" if count == 1 else f"{count} threads"
 

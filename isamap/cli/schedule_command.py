@@ -165,7 +165,7 @@ def _answer(
     shown: Explained | None,
     ordered: Ordered | None,
 ) -> Answer:
-    """Return all attempts, the requested views of the best schedule, and its text or file."""
+    """Return the answer: all attempts, the requested views of the best schedule, and its text or file."""
     from isamap.plan.check import warn_unused_capacity
     from isamap.plan.text import print_schedule
 
@@ -235,7 +235,7 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
 
 
 def _mappings(matched: Compilation) -> dict[str, object]:
-    """Return the number of mappings that the scheduler could choose, and why not the others."""
+    """Return the number of mappings that the scheduler could choose, with reasons for the others, as JSON."""
     from isamap.driver.request import read_size
     from isamap.formulate.build import offers
 
@@ -427,7 +427,7 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, choices: Choi
 
 
 def _pairs(olds: list[Schedule], news: list[Schedule]) -> list[tuple[Schedule, Schedule]]:
-    """Return the corresponding parts of two files. Raises: UsageProblem if they belong to different programs."""
+    """Return the schedules of two files in pairs. Raises: UsageProblem if they are for different programs."""
     if len(olds) != len(news):
         raise _different("parts of the sizes", str(len(olds)), str(len(news)))
     for one, other in zip(olds, news, strict=True):
@@ -458,7 +458,7 @@ def _words(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The schedule of one row by one heuristic. Units: `seconds`, from the kernel's text on."""
+    """The schedule that one heuristic found for one row. Units: `seconds`, from the kernel's text on."""
 
     sizes: Mapping[str, Size]
     heuristic: str

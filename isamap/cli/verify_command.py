@@ -124,7 +124,7 @@ def verify_matrix(
 
 
 def _select_names(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that a word selects. A pattern selects shipped names, no word selects all."""
+    """Return the names that a word selects: all shipped names without a word, or those that match a pattern."""
     if word is None:
         return tuple(shipped)
     found: list[str] = []
@@ -293,7 +293,7 @@ def _require_word(word: str | None, what: str) -> str:
 
 
 def _read_sets(words: Sequence[str], file: str | None) -> list[dict[str, Size]]:
-    """Return the sets of sizes from the lines of a file, each with the sizes from words."""
+    """Return the sets of sizes in the lines of a file, or in words. Sizes in words are common to all lines."""
     if file is None:
         return read_size_sets(words)
     common = read_sizes(words)

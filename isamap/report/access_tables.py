@@ -177,7 +177,7 @@ def energy_json(energy: StatementEnergy) -> dict[str, object]:
 
 
 def _formulas_json(form: ClosedForms) -> dict[str, object]:
-    """Return formulas in SymPy's syntax as JSON, or null without any."""
+    """Return a statement's formulas in SymPy's syntax as JSON, or null where there is none."""
 
     def text(value: object) -> str | None:
         return None if value is None else str(value)

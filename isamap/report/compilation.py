@@ -165,7 +165,7 @@ def pipeline_line(found: Pipelined) -> str:
 
 
 def pipeline_json(found: Pipelined) -> dict[str, object]:
-    """Return one statement's pipeline as JSON. Numbers are null if none was found."""
+    """Return one statement's pipeline as JSON, with null for numbers that are unknown."""
     solved = found.solved
     return {
         "statement": found.statement,
@@ -219,7 +219,7 @@ def _statement_lines(kernel: Kernel, machine: Machine, problem: Problem, schedul
 
 
 def _apart_lines(kernel: Kernel, schedule: Schedule, problem: Problem, number: int) -> Iterator[str]:
-    """Yield why a statement is not fused with the sums that it reads, each of which has a nest of its own."""
+    """Yield why a statement is not fused with the sums that it reads. Each has its own loop nest."""
     given = statements(kernel)
     read = {r.buffer for r in accesses(given[number])}
     for nest in (one for one in schedule.nests if one.statement < number):

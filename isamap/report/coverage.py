@@ -48,7 +48,7 @@ _COMPOSED = "; composed: with an operand that is computed first"
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """One statement of a kernel, with the mappings of each instruction that performs it.
+    """One statement of a kernel, with its mappings by instruction.
 
     `before` are those of its mappings that also perform an earlier statement: totals count them there.
     """
@@ -67,7 +67,7 @@ class CoverageRow:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Statements against instructions. `instructions` are all computing ones, even without mappings."""
+    """The statements of kernels with their mappings. `instructions` are all computing ones."""
 
     machine: str
     mode: str

@@ -43,7 +43,7 @@ SMALL = 0.0005
 
 @dataclass(frozen=True, slots=True)
 class StatementTime:
-    """A part of the time of a statement, with its operands. Units: nanoseconds."""
+    """A part of the time of a statement, and the operands that cause it. Units: nanoseconds."""
 
     name: str
     words: str
@@ -81,7 +81,7 @@ def _time_spent(time: NestTime, mapping: str, machine: Machine) -> TimeShares:
 
 
 def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
-    """Return a readable name of a part, with the machine's names of units and instructions."""
+    """Return a readable name of a part of the time, with the names of units and instructions."""
     instruction = mapping.split(maxsplit=1)[0]
     known = machine.instructions.get(instruction)
     if known is None and "{units}" in share.words:
@@ -175,7 +175,7 @@ def runner_rows(runners: Sequence[Runner]) -> list[Row]:
 
 
 def differences(one: Runner, other: Runner) -> list[str]:
-    """Return the decisions that differ, with both values, without the statement if there is only one."""
+    """Return the decisions in which two schedules differ, with both values. A single statement is not named."""
     names = sorted({*one.decisions, *other.decisions})
     single = len({name.split(".")[0] for name in names}) == 1
     found = [(name, one.decisions.get(name, "none"), other.decisions.get(name, "none")) for name in names]
@@ -189,7 +189,7 @@ def runners_json(runners: Sequence[Runner]) -> list[dict[str, object]]:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The views of one schedule. `runners` are it and the next cheapest schedules, or empty."""
+    """The views of one schedule. `runners` are the schedule and the next cheapest ones, or empty."""
 
     schedule: Schedule
     problem: Problem

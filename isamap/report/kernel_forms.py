@@ -41,7 +41,7 @@ def fix_text(before: Source, fix: Fix, matched: Matched) -> str:
 
 
 def changed_lines(before: str, after: str) -> Iterator[str]:
-    """Yield the numbered lines that only one of two texts has: `-` for removed, `+` for added ones."""
+    """Yield the lines that only one of two texts has, with their numbers: `-` for removed, `+` for added lines."""
     old, new = before.splitlines(), after.splitlines()
     for what, i, j, k, n in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if what != "equal":

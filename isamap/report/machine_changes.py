@@ -105,7 +105,7 @@ def _meaning_text(item: MachineInstruction) -> str:
 
 
 def _cost_text(item: MachineInstruction) -> str:
-    """Return the cost as written, without the lower bounds that links imply."""
+    """Return the cost as written in the description, without the lower bounds that links imply."""
     cost = item.stated or item.cost
     units = " and ".join(cost.occupied)
     energy = f", {print_expr(cost.energy_pj)} pJ" if cost.energy_pj is not None else ""

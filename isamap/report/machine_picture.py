@@ -103,7 +103,7 @@ def _find_use(unit: str, machine: Machine, files: dict[str, str]) -> _Use:
 
 
 def _layers(machine: Machine, files: dict[str, str]) -> list[list[str]]:
-    """Return memories by distance in links, without views. Unlinked ones are next to the nearest ones."""
+    """Return memories by their distance in links. Memories without links are next to the nearest ones."""
     own = [name for name in machine.memories if files[name] == name]
     depths = dict.fromkeys(own, 0)
     for _ in own:  # links form no circle, so that no way is longer
@@ -174,7 +174,7 @@ def _placed_units(units: Sequence[_Box], memories: Sequence[_Box]) -> list[_Box]
 
 
 def _order_units(machine: Machine, uses: dict[str, _Use], memories: Sequence[_Box]) -> list[str]:
-    """Return the units in the order of the memories that they use, so that few lines cross."""
+    """Return the units in the order of the memories that they use, so that few lines cross in the picture."""
 
     def height(unit: str) -> float:
         rows = [box.middle for box in memories if box.name in uses[unit].reads | uses[unit].writes]

@@ -122,7 +122,7 @@ def _computes(instruction: Instruction) -> bool:
 
 
 def _is_moved(expr: Expr) -> bool:
-    """Return whether an expression selects an element unchanged: `select(h == 0, a[i], b[i])`."""
+    """Return whether an expression selects among elements without changing them: `select(h == 0, a[i], b[i])`."""
     match expr:
         case Call("select", (which, first, second)):
             return not reads(which) and _is_moved(first) and _is_moved(second)
@@ -147,7 +147,7 @@ ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end
 
 @dataclass(frozen=True)
 class Matched:
-    """A kernel's mappings onto a machine. `sizes` are the values for which costs are computed, {} if open.
+    """The mappings of a kernel onto a machine. Costs are computed for `sizes`, which are {} if open.
 
     `groups` are the mappings of instructions that perform several statements, or have several outputs.
     """
@@ -249,7 +249,7 @@ class MappingFacts:
 
 
 class Look:
-    """A cached search for facts about a kernel's mappings."""
+    """A cached search for facts about the mappings of a kernel."""
 
     def __init__(self, matched: Matched) -> None:
         self._matched = matched
@@ -272,7 +272,7 @@ class Look:
         return MappingFacts(mapping, found, exact is None, bound, proof, order)
 
     def closely(self, facts: MappingFacts) -> MappingFacts:
-        """Return the facts with the movement of each operand and its time."""
+        """Return the facts, completed by the movement of each operand and its time."""
         matched, mapping = self._matched, facts.mapping
         if mapping in self._close:
             return self._close[mapping]
@@ -285,7 +285,7 @@ class Look:
         return self._close[mapping]
 
     def uncarried(self, number: int) -> dict[str, str]:
-        """Return, by instruction, why none of its mappings of a statement is executable, or {} if one may be."""
+        """Return, by instruction, why its mappings of a statement cannot be executed, or {} if one may be."""
         matched = self._matched
         own, found = matched.of_statement(number), dict[str, str]()
         if len(own) > CLOSELY:
@@ -333,7 +333,7 @@ class Look:
         return looked + found[len(looked) :]
 
     def _key(self, facts: MappingFacts) -> tuple[bool, bool, float, int, int]:
-        """Return the sort key: composed mappings last, moves of other results after the others, then by cost."""
+        """Return the sort key: simple before composed mappings, computing before moving ones, then by cost."""
         m = facts.mapping
         moves = m.instruction not in self._matched.computing
         fused = sum(len(g.kernel_axes) - 1 for g in m.groups)

@@ -52,7 +52,7 @@ _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
 def axes_text(mapping: Mapping, order: Sequence[str] = ()) -> str:
-    """Return which kernel axes run on which instruction axes, in the instruction's order. Empty axes have a 1."""
+    """Return text with the kernel axes on each instruction axis, in the instruction's order. Empty axes have a 1."""
     shown = [(g.instruction_axes[0], f"{_together(g.instruction_axes)} ← {g.name}") for g in mapping.groups]
     shown += [(axis, f"{axis} ← 1") for axis in mapping.empty]
     if order:
@@ -65,7 +65,7 @@ def _together(axes: tuple[str, ...]) -> str:
 
 
 def operands_text(mapping: Mapping) -> str:
-    """Return the subject of each operand: the array if it is read at one element only, else the expression."""
+    """Return text with the expression of each operand. An array that is read at one element is named alone."""
     arrays = [is_read_of(b.subject) for b in mapping.bindings]
     shown: list[str] = []
     for (name, binding), array in zip(places(mapping.bindings), arrays, strict=True):
@@ -76,7 +76,7 @@ def operands_text(mapping: Mapping) -> str:
 
 
 def movement_text(facts: MappingFacts) -> str:
-    """Return how each operand moves, grouped by kind: `a, c in place; b packed`."""
+    """Return text about the movement of the operands, grouped by kind: `a, c in place; b packed`."""
     kinds: dict[str, list[str]] = {}
     for m in facts.movements or ():
         kinds.setdefault("cannot move" if m.kind == "none" else m.kind, []).append(m.operand)
@@ -84,7 +84,7 @@ def movement_text(facts: MappingFacts) -> str:
 
 
 def utilisation_text(facts: MappingFacts) -> str:
-    """Return the share of busy lanes as text, or its upper bound, if known, while sizes are open."""
+    """Return the share of busy lanes as text, or a bound of it while sizes are open."""
     if facts.utilisation is not None:
         return _percent(facts.utilisation)
     return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
@@ -132,7 +132,7 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def unmoved_text(matched: Matched, *, every: bool = False) -> str:
-    """Return why operands of the mappings in `mappings_text` cannot be moved, or "" if all can.
+    """Return text about the operands that cannot be moved in the mappings of `mappings_text`, or "".
 
     cannot move for statement 0:
       tdpbf16ps  a, b  no move of x86-amx writes bf16[16, 32] to tmm: …
@@ -170,7 +170,7 @@ def counts_text(tally: Tally) -> str:
 
 
 def statement_line(number: int, statement: Statement) -> str:
-    """Return the statement with its number, and the loops over it."""
+    """Return text with a statement, its number and its loops."""
     loops = ", ".join(f"{a.name} in {a.extent}" for a in statement.axes)
     around = ", ".join(f"seq {a.name} in {a.extent}" for a in statement.sequence)
     over = "; ".join(part for part in (around, loops) if part)
@@ -208,7 +208,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
 
 
 def _without_own(matched: Matched, number: int) -> str:
-    """Return a note on a statement that no single-statement instruction performs, or ""."""
+    """Return a note about a statement without a mapping of its own, or ""."""
     if any(number in g.statements for g in matched.groups):
         return f"performed below: {counts_text(total(matched.counts_of(number).values()))}"
     own = matched.of_statement(number)
@@ -216,7 +216,7 @@ def _without_own(matched: Matched, number: int) -> str:
 
 
 def best_of(matched: Matched, number: int, few: int | None) -> list[MappingFacts]:
-    """Return the facts about a statement's mappings, the best first, with at least the best `few` complete.
+    """Return the facts about a statement's mappings, the best first. The best `few` have their movement.
 
     Moves of other instructions' results are not among the best, unless there is nothing else.
     """

@@ -37,7 +37,7 @@ class NestLine:
 
 @dataclass(frozen=True, slots=True)
 class NestTree:
-    """All levels of a nest, and the registers in use: (memory, used, available).
+    """All levels of a nest, and the registers in use as (memory, used, available).
 
     `stationary` gives the operands that stay in a memory of an accelerator, and the loops over which they stay.
     """
@@ -81,7 +81,7 @@ def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestT
 
 
 def _stationary(nest: NestSchedule, option: NestOption) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield operands that stay in an accelerator memory, with the loops over which they stay."""
+    """Yield each operand that stays in an accelerator memory while loops repeat, with these loops."""
     kept = {stage.operand: (stage.depth, stage.memory) for stage in nest.stages if stage.memory}
     for operand in option.operands if kept else ():
         depth, memory = kept.get(operand.name, (len(nest.loops), ""))
@@ -123,7 +123,7 @@ def _level(
 
 
 def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> int:
-    """Return the bytes of an operand that loops access, given the elements covered along each axis."""
+    """Return the bytes of an operand that loops access. `covered` has the elements along each axis."""
     size = operand.staging.staged_bytes if staged else operand.layout.tensor_bytes
     if operand.layout.subscripts and not staged:
         for subscript in operand.layout.subscripts:

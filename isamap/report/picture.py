@@ -75,7 +75,7 @@ class Picture:
 
 
 def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
-    """Return an SVG text element."""
+    """Return a text element of SVG."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
@@ -86,7 +86,7 @@ NARROW = 4.0
 
 
 def box(x: float, y: float, width: float, height: float, kind: str, fill: str = "", tip: str = "") -> str:
-    """Return an SVG rectangle, with a tooltip."""
+    """Return a rectangle of SVG, with a tooltip."""
     style = f' style="fill: {fill}"' if fill else ""
     kind = "bar thin" if kind == "bar" and width < NARROW else kind
     place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.6):.2f}" height="{height:.1f}"'
@@ -95,7 +95,7 @@ def box(x: float, y: float, width: float, height: float, kind: str, fill: str = 
 
 
 def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]) -> list[str]:
-    """Return stripes over a bar (x, y, width, height) whose colour is used twice. `picture` has the patterns."""
+    """Return stripes over a bar (x, y, width, height) if its colour occurs twice. `picture` has the patterns."""
     if number < COLOURS:
         return []
     x, y, width, height = bar

@@ -28,7 +28,7 @@ _NAMED = 4
 def refusals_text(
     matched: Matched, rejections: Sequence[Rejection], *, every: bool = False, moved: bool = True
 ) -> str:
-    """Return the nearest refusals of each statement with both source lines, and the others by reason.
+    """Return text with the nearest refusals of each statement and their source lines, and the others by reason.
 
     Without `moved` it was said before that operands of mappings cannot be moved.
     """
@@ -74,7 +74,7 @@ def _source_lines(head: str, span: Span) -> Iterator[str]:
 
 
 def _others(rejections: Sequence[Rejection]) -> Iterator[str]:
-    """Yield the number of refusals for each other reason, with the first names."""
+    """Yield text with the number of other refusals for each reason, and the first names."""
     by_reason: dict[str, list[str]] = {}
     for r in rejections:
         by_reason.setdefault(r.reason, []).append(r.instruction)

@@ -79,13 +79,13 @@ def attempt_json(attempt: Attempt) -> dict[str, object]:
 
 
 def _other_cost(found: Schedule) -> dict[str, object]:
-    """Return cost and bound of a model that does not price time, with their unit."""
+    """Return cost and bound as JSON, with the unit of a model that does not price time."""
     return {"cost": found.cost_ns, "lower_bound": found.lower_bound_ns, "unit": cost_unit(found.model)}
 
 
 @dataclass(frozen=True, slots=True)
 class NestChange:
-    """The difference in one statement: lines of both texts, and the costs if a model has them.
+    """The change of one statement: lines of both texts, and the costs if a model has them.
 
     `unpriced` says why it cannot, for the one before and the one after; "" if it can. Units: nanoseconds.
     """
@@ -145,7 +145,7 @@ def change_json(change: NestChange) -> dict[str, object]:
 
 
 def _reasons(change: NestChange) -> dict[str, str]:
-    """Return why there is no price before or after, or {} if both exist."""
+    """Return, as JSON, why there is no price before or after the change, or {} if there are both."""
     return {when: why for when, why in zip(("before", "after"), change.unpriced, strict=True) if why}
 
 
@@ -173,7 +173,7 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The agreement between an evaluator's and the model's order of distinct schedules.
+    """How far an evaluator and the model agree on the order of distinct schedules.
 
     `tau` is Kendall's tau-b (Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945), None
     if one of the two has only ties. `first_over_best` is how many times slower the model's first choice is

@@ -44,7 +44,7 @@ class SweepPoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SweepLine:
-    """A kernel at sizes under an objective, with the prediction at each point."""
+    """A kernel with sizes, an objective, and the prediction at each point."""
 
     name: str
     points: tuple[SweepPoint, ...]
@@ -61,7 +61,7 @@ class SweepLine:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The swept parameters, their values at each point (also as numbers for the first), and the times.
+    """The swept parameters, their values at each point, and the times. The first parameter is the outermost.
 
     The first parameter is the outermost.
     """
@@ -143,7 +143,7 @@ def sweep_text(sweep: Sweep) -> str:
 
 
 def _words(point: SweepPoint) -> tuple[str, str, str]:
-    """Return the time, the status and the gap of a point as text."""
+    """Return the time, the status and the gap of a point as texts."""
     if point.ns is None:
         return point.refused, "", ""
     gap = "" if point.gap is None else percent_text(point.gap if point.gap >= PROVEN else 0)
@@ -170,7 +170,7 @@ PLOT = """
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """A line of the plot: its name, and times by the first parameter's value. Units: nanoseconds."""
+    """A line of a plot: its name, and a time for each value of the first parameter. Units: nanoseconds."""
 
     name: str
     points: tuple[tuple[int, float], ...]

@@ -204,7 +204,7 @@ class Cache:
 def recall_or_make(
     kind: str, key: str, read: Callable[[bytes], T | None], make: Callable[[], T], write: Callable[[T], bytes]
 ) -> T:
-    """Return the cached value, decoded by `read`, or else the value of `make`, which is then cached.
+    """Return the cached value, decoded by `read`. Without one, return and cache the value of `make`.
 
     A folder that cannot be used only costs time. `read` returns None for content that `write` has not made.
     """
@@ -223,12 +223,12 @@ def recall_or_make(
 
 
 def _read_object_name(key: Path) -> str:
-    """Return the object's name in a key file. Raises: OSError, UnicodeDecodeError."""
+    """Return the name of an object from its key file. Raises: OSError, UnicodeDecodeError."""
     return read_limited(key, DIGEST_CHARACTERS).decode("ascii")
 
 
 def _is_whole(path: Path) -> bool:
-    """Return whether an object is a regular file with the content that its name says. Raises: OSError."""
+    """Return whether an object is a regular file whose content has the digest in its name. Raises: OSError."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == path.name

@@ -134,7 +134,7 @@ class _Writer:
 
 
 def _plain(value: Any) -> Any:
-    """Return a hashable key or set element. Raises: TypeError if hashing may take long."""
+    """Return a hashable key or set element. Raises: TypeError if computing its hash may take long."""
     if not isinstance(value, _SCALARS) and not all(isinstance(one, _SCALARS) for one in value):
         raise TypeError("keys are numbers, texts, or tuples of them")
     return value
@@ -183,7 +183,7 @@ def _are(hint: Any, values: Iterable[Any]) -> bool:
 
 @cache
 def _is_any(hints: tuple[Any, ...], kind: type[Any]) -> bool:
-    """Return whether a class is exactly one of the annotations, so that bool is no int."""
+    """Return whether a class satisfies one of the annotations. bool is not accepted for int."""
     return any(
         hint in (Any, object)
         or (

@@ -48,7 +48,7 @@ class IsamapError(Exception):
         return cls(Diagnostic(code, message, span, notes=notes, help=help, edits=edits))
 
     def __str__(self) -> str:
-        """Return the rendered diagnostics, which Python shows after the class, with notes and the next step."""
+        """Return the rendered diagnostics with notes and the next step, as Python prints them after the class."""
         return self.render()
 
     def render(self) -> str:
@@ -57,7 +57,7 @@ class IsamapError(Exception):
 
 
 class SyntaxProblem(IsamapError):
-    """An error: a text does not follow the grammar."""
+    """An error: a text does not follow the grammar of the language."""
 
 
 class TypeProblem(IsamapError):
@@ -105,7 +105,7 @@ class VerificationFailed(IsamapError):
 
 
 class Unkept(UsageProblem):
-    """An error: a storage folder cannot be used, because it is full, read-only, or no folder."""
+    """An error: a storage folder cannot be used, because it is full, is read-only, or is not a folder."""
 
 
 class NotKept(UserWarning):
@@ -117,7 +117,7 @@ class NotKept(UserWarning):
 
 
 class OnlyWarned:
-    """A context in which a failure to store a result becomes a warning."""
+    """A context in which a failure to store a result is only a warning."""
 
     def __enter__(self) -> None:
         pass

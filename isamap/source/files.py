@@ -41,10 +41,7 @@ class LeavesFolder(OSError):
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Return a regular file, opened for reading.
-
-    Raises: OSError, also for a name that no file can have, and for a folder, a pipe or a device.
-    """
+    """Return a regular file, opened for reading. Raises: OSError, also for a folder, a pipe or a device."""
     return _open_file(path, _FLAGS)
 
 
@@ -144,7 +141,7 @@ def spill(content: memoryview) -> memoryview:
 
 
 def release(content: Any) -> None:
-    """Release the memory of a mapped file under an array or a view. Other content stays."""
+    """Release the memory of a mapped file under an array or a view. Other memory is unchanged."""
     owner = content
     while owner is not None and not isinstance(owner, mmap.mmap):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
@@ -228,7 +225,7 @@ def replace_file(
 
 
 def cannot_write(path: Path, error: OSError | str, advice: str | None = None) -> IsamapError:
-    """Return the error that an output cannot be written. A full disk is a fault of the environment."""
+    """Return the error that a file cannot be written. A full disk counts as a fault of the environment."""
     why = error if isinstance(error, str) else error.strerror
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         advice = "make room there, or name a place on another disk"

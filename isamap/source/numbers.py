@@ -33,7 +33,7 @@ _MOST_CHARACTERS = 40
 
 
 def whole_number(value: object) -> int | None:
-    """Return the exact integer that a value represents, or None if it is not an integer."""
+    """Return the integer that a value of Python or numpy represents, or None if it is not an integer."""
     if isinstance(value, bool):
         return None
     try:

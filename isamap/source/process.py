@@ -1,23 +1,15 @@
 """Settings of this process: permissions of its children, their end, and deferred garbage collection.
 
-A child never gets more than this process may use itself. The search visits all that is alive, and so waits
-until a shape is done or a machine read:
+A child process never gets more resources than this process may use.
 
     with full_collection_put_off():
-        compile_kernel(request)  # only what was made lately is searched, each 50,000 objects
+        compile_kernel(request)  # a garbage collection here searches only new objects, once for every 50,000
 
-Nearly everything here is an immutable tree, which reference counts free: a schedule leaves some hundred
-objects in cycles, emitted code a thousand. But a process that knows many shapes has half a million objects
-and more. Behind the shape Python's own rule holds again, and a search that is due comes then: through the old
-objects once they have grown by a quarter. So memory stays bounded: cycles wait for at most `YOUNG` new
-objects, some 5 MB, or, where they outlive that, for the end of the shape and that quarter.
-
-Measured on first schedules of every suite in one process, processor seconds. As it was, paused while parts of
-a shape were made: 156 shapes, 324 searches inside them, three full ones of 0.10, 0.23 and 0.35 s (0.3 of
-that shape's time), 155 MB at most; up to 1.1 s was seen behind 600 shapes. So: one search inside, of 0.02 s,
-where the first machine is loaded; the same 155 MB. Of 308 shapes two full searches, of 0.12 and 0.32 s, lay
-between them, all searches took 1.6 of 294 s, and 168 MB were used at most. With `gc.freeze` cycles of the
-program that calls would never be freed; without any search inside, a long tuning run would keep its own.
+A full garbage collection visits every live object: more than half a million in a process that knows many kernels.
+Nearly all of them are immutable trees, which reference counts free: a schedule leaves some hundred objects in
+cycles, emitted code a thousand. Therefore no full collection runs inside the block. After it, Python collects old
+objects again as soon as they have grown by a quarter. Memory stays bounded: a cycle waits for at most `YOUNG` new
+objects (about 5 MB), or for that quarter.
 """
 
 from __future__ import annotations
@@ -51,7 +43,7 @@ _PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent ends, even if the parent is killed or has already ended.
+    """End this process when its parent ends, or at once if the parent has already ended.
 
     This works on Linux, if the parent's thread that started this process lives as long as the parent.
     """
@@ -99,7 +91,7 @@ def run_process(words: Sequence[str], seconds: float, **options: Any) -> subproc
 
 
 def has_ended(child: Process[Any]) -> bool:
-    """Return whether a child has ended. It is not reaped, so that its number still identifies its group."""
+    """Return whether a child has ended. Its number stays reserved, because it is not reaped."""
     try:
         return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:  # the process that started isamap ignores its children
@@ -107,7 +99,7 @@ def has_ended(child: Process[Any]) -> bool:
 
 
 def end_process(child: Process[Any]) -> None:
-    """End a supervisor process, which ends its children first. If it does not end, kill its process group."""
+    """End a supervisor process, which first ends its children. Kill its process group if it does not end."""
     stop = time.monotonic() + _PATIENCE_SECONDS
     with suppress(ProcessLookupError):
         os.kill(child.pid, signal.SIGTERM)
@@ -120,7 +112,7 @@ def end_process(child: Process[Any]) -> None:
 
 @contextmanager
 def interrupts_put_off() -> Generator[None, None, None]:
-    """Defer Ctrl-C: it does not reach processes started inside, and reaches this process after the block."""
+    """Defer Ctrl-C until the block ends. Processes that are started inside do not receive it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -134,7 +126,7 @@ NEVER = 1_000_000_000
 
 @contextmanager
 def full_collection_put_off() -> Generator[None, None, None]:
-    """Defer full garbage collections inside, and allow few of new objects. Restore the settings afterwards.
+    """Defer full garbage collections inside, and search new objects rarely. Restore the settings afterwards.
 
     Inside another such block, or if a caller has disabled the collection, nothing changes: the outermost one
     decides.

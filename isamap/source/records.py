@@ -125,7 +125,7 @@ else:
         return ["self"], [f"return hash(({''.join(f'self.{f.name}, ' for f in hashed)}))"], {}
 
     def _compiled_later(kind, name, write, *given):
-        """Return a method that compiles itself at its first call, and then replaces itself."""
+        """Return a method that compiles itself at its first call and then replaces itself."""
 
         def method(self, *others, **named):
             parameters, lines, known = write(*given)

@@ -73,7 +73,7 @@ def _complain(words: list[str], error: OSError) -> NoReturn:
 
 
 def _wait_for(child: int, caller: int) -> int | None:
-    """Return the child's wait status, or None if it has to be ended."""
+    """Return the child's wait status, or None if it must be ended."""
     while True:
         heard = signal.sigwait(_HEARD)
         if heard == signal.SIGTERM or (heard == signal.SIGHUP and os.getppid() != caller):
@@ -88,7 +88,7 @@ def _wait_for(child: int, caller: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Kill until this process has no children. Each killed process hands its children over."""
+    """Kill child processes until there are none. The children of a killed process become children of this one."""
     stop = time.monotonic() + GRACE_SECONDS
     while time.monotonic() < stop:
         try:

@@ -123,7 +123,7 @@ def _line(ident: str, line: SubjectLine, numbers: dict[str, str]) -> str:
 
 
 def _data(about: SubjectLine | Mark, numbers: dict[str, str]) -> str:
-    """Return the attributes that link a line, or a part of it, to its subject."""
+    """Return the attributes that link a line, or a part of it, to its subjects."""
     names = (("o", about.own), ("i", about.inside))
     return "".join(f' data-{kind}="{" ".join(numbers[n] for n in own)}"' for kind, own in names if own)
 

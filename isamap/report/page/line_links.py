@@ -26,7 +26,7 @@ _DECIDED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LinkedNest:
-    """A nest of the schedule as line links see it: its option, and its statements' texts."""
+    """A nest of the schedule, with its option and the texts of its statements, for links between lines."""
 
     schedule: NestSchedule
     option: NestOption
@@ -51,7 +51,7 @@ class LinkedNest:
 
 
 def kernel_lines(text: str, kernel: Kernel, nests: Sequence[LinkedNest]) -> tuple[SubjectLine, ...]:
-    """Return the lines of a kernel's text. Loops and statements are marked in them.
+    """Return the lines of a kernel's text, with loops and statements marked in them.
 
     `kernel` is the scheduled kernel: statements that are not in the text have no place there.
     """
@@ -105,7 +105,7 @@ def _marks_in(
 
 
 def _over(axis: str, loop: Loop, nest: LinkedNest) -> Names:
-    """Return the schedule's loops over a kernel axis, or the ordered loop, which the schedule omits."""
+    """Return the names of the schedule's loops over a kernel axis, or that of an ordered loop."""
     return (f"seq.{axis}",) if loop.ordered else tuple(_loops_over(axis, nest))
 
 
@@ -226,7 +226,7 @@ def _functions(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """A scope of the code, inside a nest or outside. `is_copy` marks a copy's loops, `depths` counts by axis."""
+    """A scope in the code of a nest, or outside of nests. `is_copy` marks a copy's loops, `depths` counts by axis."""
 
     own: Names
     nest: LinkedNest | None
@@ -284,7 +284,7 @@ class _Code:
 
 
 def _loop(name: str, last: _Scope, nest: LinkedNest) -> _Scope:
-    """Return the scope of one of the schedule's loops. Loops with one iteration are not in the code."""
+    """Return the scope of one of the schedule's loops."""
     axis = _axis(name, nest)
     loops = list(_name_loops(axis, nest))
     depth = last.depths.get(axis, 0)

@@ -20,7 +20,7 @@ WORKSPACE = "workspace"
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """The time for which a buffer occupies bytes. Units: bytes. `start` and `end` are in those of its picture."""
+    """The time for which a buffer occupies bytes. Units: bytes. Its picture has the unit of `start` and `end`."""
 
     buffer: str
     why: str
@@ -31,7 +31,7 @@ class Stay:
 
     @property
     def last_byte(self) -> int:
-        """The first byte after it."""
+        """The offset of the first byte after it."""
         return self.offset_bytes + self.size_bytes
 
 
@@ -50,7 +50,7 @@ class MemoryUse:
     stays: tuple[Stay, ...]
 
     def used_at(self, moment: float) -> int:
-        """Return the bytes that buffers occupy at a moment."""
+        """Return the number of bytes in use at a moment."""
         return sum(s.size_bytes for s in self.stays if s.start <= moment < s.end)
 
     @property
@@ -60,7 +60,7 @@ class MemoryUse:
 
     @property
     def buffers(self) -> tuple[str, ...]:
-        """The names of all buffers, without repetitions, by address."""
+        """The names of all buffers by address, each once."""
         return tuple(dict.fromkeys(s.buffer for s in sorted(self.stays, key=lambda s: s.offset_bytes)))
 
 
@@ -83,7 +83,7 @@ def memories_of(
 
 
 def _find_stays(buffer: Buffer) -> Iterator[Stay]:
-    """Yield the stays of workspace buffers with known places."""
+    """Yield the times for which workspace buffers with known offsets occupy bytes."""
     size = exact_bytes(buffer)
     if size is not None and buffer.offset is not None and buffer.life is not None:
         yield Stay(buffer.name, buffer.why, *buffer.life, buffer.offset, size)
@@ -91,7 +91,7 @@ def _find_stays(buffer: Buffer) -> Iterator[Stay]:
 
 @dataclass(slots=True)
 class _Open:
-    """A stay that has not ended."""
+    """A buffer that occupies bytes at present."""
 
     start: float
     end: float
@@ -120,7 +120,7 @@ def _stays(buffers: Sequence[Buffer], recorded: Recorded) -> Iterator[Stay]:
 
 
 def _touches(recorded: Recorded) -> list[tuple[str, float, float]]:
-    """Return accesses by array names, in order. Skipped iterations repeat the accesses of the last one."""
+    """Return the accesses to each array, in order. Skipped iterations have the accesses of the last one before."""
     found = sorted(
         ((name, i.begin_ns, i.end_ns) for i in recorded.issued for name in i.arrays),
         key=lambda touch: touch[1],

@@ -31,7 +31,7 @@ from isamap.source.records import dataclass
 
 
 def time_pictures(report: Report) -> Iterator[Picture]:
-    """Yield the busy times, if a simulation gives them, and the parts of the model's time."""
+    """Yield pictures of the simulated busy times, if there are any, and of the parts of the model's time."""
     if report.timeline is not None:
         yield from timeline_pictures(report.title, report.timeline)
     longest = sorted(report.explained.spent, key=lambda spent: -spent.total_ns)
@@ -44,7 +44,7 @@ def memory_pictures(report: Report) -> Iterator[Picture]:
 
 
 def roofline_pictures(report: Report) -> Iterator[Picture]:
-    """Yield a picture for each computing statement, the most operations first."""
+    """Yield a roofline for each computing statement. The one with the most operations is first."""
     for roof in sorted(report.explained.roofs, key=lambda roof: -roof.operations):
         yield roofline_picture(report.title, [roof], f"roofline-{roof.statement}")
 
@@ -74,7 +74,7 @@ TEXT_COLUMNS = COLUMNS - 24
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """A bar: its length relative to the longest possible one, in pieces, and its label."""
+    """A bar: its length relative to the longest possible one, its pieces, and its label."""
 
     name: str
     pieces: tuple[float, ...]
@@ -158,7 +158,7 @@ MEMORY_TOP, USED, LEAST, FREE = 56, 200, 18, 16
 
 @dataclass(frozen=True, slots=True)
 class _Down:
-    """Vertical positions of addresses: used pieces by size, free ones of equal height. Units: bytes, pixels."""
+    """The vertical positions of addresses. Used pieces are in proportion to their sizes. Units: bytes, pixels."""
 
     places: tuple[tuple[int, float], ...]
 
@@ -176,7 +176,7 @@ class _Down:
         return _Down(tuple(places))
 
     def at(self, address: int) -> float:
-        """Return the pixels from the top. Every edge of a buffer has a position."""
+        """Return the pixels from the top of an address at which a buffer begins or ends."""
         return dict(self.places)[address]
 
     @property
@@ -331,7 +331,7 @@ def _bars(window: _Window, bars: tuple[Bar, ...], across: Across) -> Iterator[st
 
 
 def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
-    """Yield marks for iterations that were not simulated. Marks of outer loops come last and are longer."""
+    """Yield marks for iterations that were not simulated. Marks of outer loops are longer and come last."""
     for gap in timeline.gaps:
         if gap.start_ns < across.end and gap.end_ns > across.start:
             x, end = across.at(gap.start_ns), across.at(gap.end_ns)
@@ -365,6 +365,6 @@ def _timeline_text(window: _Window, bars: tuple[Bar, ...], across: Across) -> st
 
 
 def _fill(filled: list[float], start: float, end: float) -> None:
-    """Add to each column its part between two positions."""
+    """Add to each column the part of it that lies between two positions."""
     for column in range(int(start), min(len(filled), int(end) + 1)):
         filled[column] += max(0.0, min(end, column + 1) - max(start, column))

@@ -1,4 +1,4 @@
-"""Draw the activity of units and transfers over time from a recorded simulation, as bars on tracks.
+"""Draw the activity of units and transfers in a recorded simulation over time, as bars on tracks.
 
 load           ████████████▌
 dram → spad    ██████
@@ -42,7 +42,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time in which earlier iterations are repeated `times` times. Units: nanoseconds."""
+    """A time for which earlier iterations were repeated `times` times without simulation. Units: nanoseconds."""
 
     start_ns: float
     end_ns: float
@@ -130,7 +130,7 @@ NARROW = 4
 
 
 def merge_bars(bars: Iterable[Bar], finest_ns: float) -> tuple[Bar, ...]:
-    """Return the bars with neighbours on a track joined if their gap is below `finest_ns`.
+    """Return the bars of each track, with two bars joined if the gap between them is below `finest_ns`.
 
     Bars of one instruction are joined, and short ones as long as the whole stays narrow. The result has the
     label of the instruction with the most time, and counts all.

@@ -38,12 +38,12 @@ class LevelBytes:
 
 
 def home_of(machine: Machine) -> str:
-    """Return the memory of tensors."""
+    """Return the name of the memory of tensors."""
     return next(m.name for m in machine.memories.values() if m.kind == "addressable")
 
 
 def memory_of_arrays(program: LoweredProgram, machine: Machine) -> Mapping[str, str]:
-    """Return the memory of each tensor and buffer."""
+    """Return the memory of each tensor and each buffer, by name."""
     home = home_of(machine)
     found = {tensor.name: tensor.memory or home for tensor in program.tensors}
     return found | {buffer.name: buffer.memory or home for buffer in program.buffers}
@@ -111,7 +111,7 @@ def _count_far_levels(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
 def with_links(
     roof: Roofline, note: str, recorded: Recorded, program: LoweredProgram, machine: Machine
 ) -> Roofline:
-    """Return the roofline. Without caches it has a slope for each link, with the bytes that block `note` moves."""
+    """Return the roofline, if it has no caches with a slope for each link. `note` names the block of the bytes."""
     if roof.slopes:
         return roof
     memory = memory_of_arrays(program, machine)
@@ -130,7 +130,7 @@ def with_links(
 def _crossing(
     carried: Sequence[CarriedBytes], link: tuple[str, str], memory: Mapping[str, str], machine: Machine
 ) -> float:
-    """Return the bytes on a link's farther side that instructions move along it in both directions."""
+    """Return the bytes of a link's farther memory that instructions move along the link, in both directions."""
     ways = (f"{link[0]} → {link[1]}", f"{link[1]} → {link[0]}")
     return float(
         sum(
