@@ -35,7 +35,7 @@ def with_addressed_registers(machine: Machine) -> Machine:
 
 
 def _keeps_operands(memory: Memory, machine: Machine) -> bool:
-    """Return whether a loop may count through the registers of a file that holds only inputs of reductions."""
+    """Return whether a register file holds only inputs of reductions, and a loop may count through its registers."""
     has_scratchpad = any(m.kind == "scratchpad" for m in machine.memories.values())
     has_views = any(memory.name in (m.base, m.decl.base) for m in machine.memories.values())
     if memory.kind != "registers" or memory.base is not None or has_views or not has_scratchpad:

@@ -74,7 +74,7 @@ class IssueForm:
         return IssueForm(content["words"], content["call"], given, content["define"].strip(), content["end"])
 
     def takes_any(self, word: int) -> bool:
-        """Return whether one of the words may be any number. Bits of other words are constants."""
+        """Return whether one of the words may have any value. The other words have constant bits."""
         return WordPart(word) in self.given
 
 
@@ -192,7 +192,7 @@ class Family:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """Return all families, C itself first. Their files are read once per process."""
+    """Return all families of processors, C itself first. Their files are read once per process."""
     texts = families_text()
     contents = recall_or_make(
         "families",
@@ -212,17 +212,17 @@ def _read_families(texts: Iterable[str]) -> list[Any]:
 
 
 def headers() -> dict[str, AllowedHeader]:
-    """Return headers, and the functions that may be called from each."""
+    """Return the allowed headers by name, with the functions that may be called from each."""
     return {name: header for family in families() for name, header in sorted(family.headers.items())}
 
 
 def features() -> tuple[str, ...]:
-    """Return features that detection knows."""
+    """Return the features that detection knows."""
     return tuple(feature for family in families() for feature in family.features)
 
 
 def supports() -> dict[str, str]:
-    """Return the features that a program can ask a processor for, with their names in compilers."""
+    """Return the features that a program can query at run time, with their names in compilers."""
     return {name: named for family in families() for name, named in family.supports.items()}
 
 
@@ -232,7 +232,7 @@ def devices() -> dict[str, Device]:
 
 
 def device_of(features: Sequence[str]) -> Device | None:
-    """Return the device that the last feature of a description names, of those that name one, or None."""
+    """Return the device that the features name, or None. If several name one, the last counts."""
     known = devices()
     return next((known[feature] for feature in reversed(features) if feature in known), None)
 
@@ -248,7 +248,7 @@ def issues() -> dict[str, IssueForm]:
 
 
 def support(target: tuple[str, ...]) -> str:
-    """Return C functions that programs may lack if a compiler builds them for this target."""
+    """Return the C functions that programs may lack if a compiler builds them for this target, as text."""
     return next((runs.support for runs in emulators().values() if runs.target == target), "")
 
 
@@ -262,7 +262,7 @@ def compiler_flags(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
 
 
 def told_by(needed: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
-    """Return the features that Linux reports in the auxiliary vector, each with a key and a bit number."""
+    """Return the features that Linux reports in the auxiliary vector, each with its key and bit number."""
     known = {name: bit for family in families() for name, bit in family.hwcaps.items()}
     return tuple((feature, *known[feature]) for feature in needed if feature in known)
 
@@ -298,17 +298,17 @@ def is_c_type(name: str) -> bool:
 
 
 def is_vector_type(name: str) -> bool:
-    """Return whether a C type is a type of one vector register, and neither a mask nor a tuple of vectors."""
+    """Return whether a C type is one vector register, and neither a mask nor a tuple of vectors."""
     return any(family.vectors.fullmatch(name) for family in families())
 
 
 def is_sizeless(name: str) -> bool:
-    """Return whether the size of a C type is unknown at compile time, so that `sizeof` cannot be used."""
+    """Return whether only run time knows the size of a C type, so that `sizeof` cannot be used."""
     return any(f.sizeless.fullmatch(name) for f in families() if f.types.fullmatch(name))
 
 
 def asked_bytes(name: str, held: int) -> tuple[str, int] | None:
-    """Return the C function that returns the bytes of a vector register, and their number, for a sizeless C type."""
+    """Return the C function that gives the bytes of a vector register, and the registers in a C type, or None."""
     for family in families():
         for pattern, registers in family.registers.items():
             if re.fullmatch(pattern, name):

@@ -37,11 +37,11 @@ class Banks:
 
     @property
     def moved_per_ns(self) -> float:
-        """The most bytes per nanosecond that one access moves: by all banks, or by the one bank that holds them."""
+        """The most bytes per nanosecond of one access. All banks serve it if memory is interleaved, else one bank."""
         return self.together_per_ns if self.is_interleaved else self.bytes_per_ns
 
     def taken(self, first: int, runs: Runs) -> tuple[tuple[int, float], ...]:
-        """Return each bank that an access from byte `first` occupies, and for how long. Units: ns."""
+        """Return each bank that an access from byte `first` on occupies, and for how long. Units: ns."""
         return _busy_banks(self, first % (self.count * self.run_bytes), runs)
 
 

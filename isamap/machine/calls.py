@@ -326,7 +326,7 @@ def forgotten_by(
 
 
 def _computed_by(written: Nested, call: EmitCall, instruction: Instruction) -> Iterator[SpecProblem]:
-    """Yield errors for computed arguments of a call that loads or releases a state. Images and numbers are allowed.
+    """Yield errors for computed arguments in a call that loads or releases a state.
 
     States are loaded around loops, not as one issue among others: there are no values yet.
     """
@@ -362,7 +362,7 @@ def _any_row_stride(operand: Operand) -> bool:
 
 
 def _is_implied(param: Param, instruction: Instruction) -> bool:
-    """Return whether a call may omit a parameter, since the hardware knows it or does not need it.
+    """Return whether a call may omit a parameter, because the hardware knows it or does not need it.
 
     The length of a table only bounds the values with which it is read.
     """

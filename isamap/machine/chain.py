@@ -115,7 +115,7 @@ def _open(name: str) -> File:
 
 @lru_cache(maxsize=1)
 def _read_once(stream: TextIO) -> File:
-    """Return the text of a stream. It is cached, because a check reads it several times."""
+    """Return the text of a stream. It is cached, because a check needs it several times."""
     return File(decode("<stdin>", stream.buffer.read(MAX_FILE_BYTES + 1)), None)
 
 
@@ -129,7 +129,7 @@ def _read_file(path: Path, name: str) -> File:
 
 
 def _extends(file: File, stop_before: str | None) -> ScalarNode | None:
-    """Return the value of the key `extends`. Other errors are reported when the whole file is read.
+    """Return the value of the key `extends`, or None. Other errors are reported when the whole file is read.
 
     A header is read once: every compilation asks for the digest of its machine.
     """
@@ -231,7 +231,7 @@ def join_word(word: str, given: Given) -> str:
 
 
 def machine_digest(name_or_path: str) -> str:
-    """Return the digest that the loaded machine has. Raises: UsageProblem, and SpecProblem for a bad header."""
+    """Return the digest of a machine's description. Raises: UsageProblem, or SpecProblem for a bad header."""
     word, given = split_word(name_or_path)
     return digest_at(digest_files(read_chain(word, HEADER_END)), given)
 

@@ -65,7 +65,7 @@ def load_machine(name_or_path: str) -> Machine:
 
 @lru_cache(maxsize=128)
 def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
-    """Return a machine whose constants have given values: the same object for the same values."""
+    """Return the machine with constants at given values. Equal values give the same object."""
     from isamap.machine.lengths import at_given
 
     return replace(at_given(machine, dict(given)), word=word, digest=digest_at(machine.digest, dict(given)))
@@ -73,7 +73,7 @@ def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: 
 
 @lru_cache(maxsize=128)
 def _load(files: tuple[File, ...], word: str) -> Machine:
-    """Return the machine of a chain of texts, named `word`: the same object for the same texts and word."""
+    """Return the machine of a chain of texts, named `word`. Equal texts and words give the same object."""
 
     def read_texts() -> Machine:
         from isamap.machine.load import load_files  # brings YAML and the language

@@ -152,7 +152,7 @@ def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
 
 
 def is_allowed(values: Mapping[str, int], where: tuple[Constraint, ...]) -> bool:
-    """Return whether the constraints hold, as far as these values decide them."""
+    """Return whether no constraint is violated by these values. Undecided constraints count as satisfied."""
     for c in where:
         left, right = c.left.substitute(values).value, c.right.substitute(values).value
         if left is not None and right is not None and not comparison_holds(left, c.comparison, right):
@@ -248,7 +248,7 @@ def _time(
     constants: Sequence[Param],
     clock_ghz: float | None,
 ) -> Expr:
-    """Return the expression of a time, in ns, which is a number of at least 0 at every instance."""
+    """Return the expression of a time in ns. It is proved to be a number of at least 0 for all parameters."""
     per_ns = clock_ghz if time.in_cycles else 1.0
     if per_ns is None:
         raise SpecProblem.of(

@@ -67,7 +67,7 @@ class EmitCall:
 
     @property
     def held(self) -> int:
-        """The largest number of results of inner calls that are live at once."""
+        """The largest number of inner calls' results that are live at once."""
         calls = [a for a in self.args if isinstance(a, EmitCall)]
         return max((before + max(1, call.held) for before, call in enumerate(calls)), default=0)
 
@@ -86,7 +86,7 @@ EmitValue = EmitArg | EmitArithmetic | EmitCall
 
 
 def leaves(value: EmitValue) -> Iterator[EmitArg]:
-    """Yield the arguments inside an argument, other than calls."""
+    """Yield the arguments inside an argument that are no calls."""
     match value:
         case EmitArg():
             yield value
@@ -151,7 +151,7 @@ class EmitSemantics:
 
 @dataclass(frozen=True, slots=True)
 class EmitNothing:
-    """The instruction is described, matched and interpreted, but there is no way to emit it yet."""
+    """No emission: the instruction is described, matched and interpreted, but no code can be emitted for it."""
 
     def __str__(self) -> str:
         return "none"

@@ -80,7 +80,7 @@ def resolve_encoding(
 
 
 def _steps(known: Iterable[Quantity]) -> tuple[Quantity, ...]:
-    """Return the quantities of hardware loops that fields may hold in addition to those of each issue."""
+    """Return the quantities of hardware loops that fields may hold, besides those of each issue."""
     return tuple(Quantity("step", q.name) for q in known if q.kind == "address")
 
 
@@ -136,7 +136,7 @@ def list_decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tu
 def check_apart(
     instructions: Iterable[MachineInstruction], program: ProgramFormat | None, findings: Findings
 ) -> None:
-    """Report two instructions with an ambiguous encoding. With slots, only those of one unit are compared."""
+    """Report each pair of instructions whose encodings are ambiguous. Slots are compared for one unit at a time."""
     encoded = [
         (item.name, item.encoding, item.cost.unit) for item in instructions if item.encoding is not None
     ]
@@ -153,7 +153,7 @@ def check_apart(
 
 
 def odd_units(machine: Machine) -> Iterator[Diagnostic]:
-    """Yield a warning for each field whose unit does not divide the entries of a memory or differs among operands."""
+    """Yield a warning for each field whose unit does not divide a memory's entries, or differs among operands."""
     first: dict[str, tuple[BitField, int, str]] = {}
     told: set[Span | None] = set()
     for item in machine.instructions.values():
@@ -183,7 +183,7 @@ def odd_units(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def _entry_bytes(operand: Operand) -> int | None:
-    """Return the bytes between entries of an operand: its size, or one row if the number of rows is open."""
+    """Return the bytes from one entry of an operand to the next: its size, or one row for an open number of rows."""
     *rows, last = operand.shape or (Index.of(1),)
     extents = [extent.value for extent in (*rows, last)]
     if None not in extents and None not in (operand.strides or ()):
@@ -198,7 +198,7 @@ def _entry_bytes(operand: Operand) -> int | None:
 
 
 def check_issued(words: tuple[Word, ...], issue: str, what: str, span: Span | None) -> None:
-    """Refuse encoded words that the machine's way to issue them cannot carry. Raises: SpecProblem."""
+    """Refuse encoded words that the machine cannot receive in its way of issuing. Raises: SpecProblem."""
     if not issue:
         return
     form = issues()[issue]
@@ -289,7 +289,7 @@ def _number(text: ScalarNode, row: Row) -> int:
 
 
 def check_known(field: BitField, held: Quantity, known: Iterable[Quantity], what: str) -> None:
-    """Refuse a quantity that is unknown at this place, and token fields wider than one bit. Raises: SpecProblem."""
+    """Refuse a quantity that has no value at this place, and token fields of several bits. Raises: SpecProblem."""
     if held not in known:
         raise SpecProblem.of(
             "encoding-holds",
@@ -323,7 +323,7 @@ def _memory(held: Quantity, instruction: Instruction, memories: Mapping[str, Mem
 def _check_room(
     field: BitField, held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]
 ) -> None:
-    """Refuse a field that cannot hold every number that an issue may decide. Raises: SpecProblem."""
+    """Refuse a field that is too narrow for a number that an issue may need. Raises: SpecProblem."""
     largest = _largest(held, instruction, memories)
     if largest is not None and largest // held.unit >= field.limit:
         bits = field.high - field.low + 1
@@ -336,7 +336,7 @@ def _check_room(
 
 
 def _largest(held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]) -> int | None:
-    """Return the largest number before the division by the unit, or None if the program determines the limit."""
+    """Return the largest number before the division by the unit, or None if the program determines it."""
     match held.kind:
         case "address":
             size = _memory(held, instruction, memories).capacity_bytes

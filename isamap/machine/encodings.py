@@ -135,7 +135,7 @@ def _fixed_bits(word: Word) -> tuple[int, int]:
 
 
 def are_apart(one: Encoding, other: Encoding) -> bool:
-    """Return whether no encoded words can be decoded as both instructions."""
+    """Return whether no encoded word can be decoded as both instructions."""
     return (
         any(
             (one_bits & other_bits) & (one_value ^ other_value)
@@ -147,7 +147,7 @@ def are_apart(one: Encoding, other: Encoding) -> bool:
 
 
 def _is_less(one: Encoding, other: Encoding) -> bool:
-    """Return whether a constant of `one` lies below the least number of a field of `other`."""
+    """Return whether a constant of `one` is below the least number that a field of `other` encodes."""
     return any(
         bits & field.mask == field.mask and field.get(value) < field.least
         for (bits, value), word in zip(one.fixed, other.words, strict=False)
@@ -187,7 +187,7 @@ class WordBits:
         return self.high - self.low + 1
 
     def put(self, word: int) -> int:
-        """Return a bundle word in which only this slot is filled, with an instruction's word."""
+        """Return a bundle word in which only this slot has an instruction's word."""
         return word << self.low
 
     def get(self, word: int) -> int:
@@ -201,7 +201,7 @@ TRIPS, LOOPED = Quantity("param", "trips"), Quantity("param", "words")
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Encoded words with an instruction in each of several slots, performed in parallel, one word after the other.
+    """A format of encoded words with an instruction in each of several slots. Slots are performed in parallel.
 
     `marks` are constant fields of each such word. `loop` is the word that repeats those after it.
     """

@@ -22,7 +22,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """A set of the language's types except `omitted` (also variables of the row), or only those that hold `held`."""
+    """A set of the language's types, without those in `omitted`. With `held`, only types that hold it."""
 
     names: tuple[str, ...]
     omitted: tuple[ScalarNode, ...]
@@ -91,7 +91,7 @@ def check_variables(rows: tuple[Row, ...], texts: Iterable[ScalarNode], findings
 
 
 def describe_row(row: Row) -> tuple[str, ...]:
-    """Return the note for a finding in a member of a family, or () for a single instruction."""
+    """Return a note for a finding in a member of a family, or () for a single instruction."""
     return (f"in the member {', '.join(f'{k}={v}' for k, v in row.items())} of this family",) if row else ()
 
 

@@ -94,7 +94,7 @@ def check_room(
 
 
 def _is_in_one_register(o: Operand, memories: Mapping[str, Memory]) -> bool:
-    """Return whether all of an operand lies in one register. A placement may spread it over several."""
+    """Return whether an operand lies in one register. A placement may distribute it over several."""
     memory = memories.get(o.memory or "")
     placed = [name for name, _ in o.placement.coordinates] if o.placement is not None else []
     return memory is not None and memory.kind == "registers" and "register" not in placed
@@ -106,7 +106,7 @@ def _is_fixed(o: Operand, memories: Mapping[str, Memory]) -> bool:
 
 
 def _bits(o: Operand, env: Mapping[str, int]) -> int:
-    """Return the bits of an operand. An element of a predicate may be one bit of a mask register."""
+    """Return the number of bits of an operand. An element of a predicate may be one bit of a mask register."""
     one = 1 if o.dtype.kind == "bool" else o.dtype.bits
     return one * prod(int(extent.evaluate(env)) for extent in o.shape)
 
@@ -151,7 +151,7 @@ def extend_instructions(
     texts: tuple[Declarations | None, ...],
     findings: Findings,
 ) -> dict[str, Entry]:
-    """Return inherited instructions except removed ones, and the file's own, which replace those of equal names."""
+    """Return the instructions: inherited ones except removed ones, and the file's own, which replace equal names."""
     inherited = dict(world.instructions)
     for name in remove:
         if name.text in inherited:
@@ -212,7 +212,7 @@ class _Written:
 
 
 def _member(written: _Written, module: Module, world: PartialMachine, findings: Findings) -> Entry | None:
-    """Return one instruction, or None if its text was refused. The other parts are checked in either case."""
+    """Return one instruction, or None if its text was refused. Its other parts are checked in both cases."""
     spec, row = written.spec, written.row
     notes = describe_row(row)
     instruction: Instruction | None = None
@@ -273,7 +273,7 @@ def _emission(written: _Written, instruction: Instruction | None, world: Partial
 
 
 def _check_c_types(written: _Written, instruction: Instruction, world: PartialMachine) -> None:
-    """Refuse registers without C types where something is compiled. Raises: SpecProblem."""
+    """Refuse registers without C types if the machine's code is compiled. Raises: SpecProblem."""
     # A model holds every register in an array of elements, and so does a lane.
     compiled = (
         world.target.run != "model" and not world.levels and not isinstance(written.template, EmitNothing)
@@ -376,7 +376,7 @@ def _iterations(
 
 
 def _count(count: Sum, row: Row, around: EmissionNames) -> Index:
-    """Return the bounds of `for`: integers, and constants of the machine."""
+    """Return the bound of a counter of `for`: an integer, or a constant of the machine."""
 
     def factor(word: Word) -> Index:
         text = substitute_text(word.text, row)
@@ -390,7 +390,7 @@ def _count(count: Sum, row: Row, around: EmissionNames) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class _AtIteration:
-    """One iteration of a step: the counters of `for` are numbers in it."""
+    """One iteration of a step, in which the counters of `for` are numbers."""
 
     iteration: Iteration
     row: Row
@@ -459,7 +459,7 @@ class _AtIteration:
         return () if self.instruction is None else self.instruction.operands
 
     def value(self, name: Word, place: tuple[Sum, ...]) -> str:
-        """Return the name of a value at this iteration: `r[2*i + 1]` is r[7] where i is 3."""
+        """Return the name of a value at this iteration: `r[2*i + 1]` is r[7] if i is 3."""
         text = substitute_text(name.text, self.row)
         return f"{text}[{', '.join(str(self.sum(at)) for at in place)}]" if place else text
 

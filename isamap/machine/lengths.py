@@ -38,12 +38,12 @@ from isamap.source import UsageProblem, replace
 
 @lru_cache(maxsize=32)
 def at_one_length(machine: Machine) -> Machine:
-    """Return the machine with its constants at the values that they typically have."""
+    """Return the machine with all constants at their typical values."""
     return at_lengths(machine, {}) if machine.constants else machine
 
 
 def at_given(machine: Machine, given: Given) -> Machine:
-    """Return the machine with a value for each constant. A program serves all values that are given.
+    """Return the machine with its constants at given values. A program serves all of the given values.
 
     It is at the value that it typically has, or at the middle one of those given.
     Raises: UsageProblem for constants that it lacks, values out of range or several that nothing tells apart.
@@ -83,7 +83,7 @@ def _among(machine: Machine, name: str) -> tuple[int, ...]:
 
 
 def passed_when_run(machine: Machine, described: Machine) -> Machine:
-    """Return a machine at one length whose calls pass constants that are read from the hardware at run time.
+    """Return a machine at one length whose calls pass constants that a program reads from the hardware.
 
     `described` is the machine before it was at one length.
     """
@@ -123,7 +123,7 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
 
 
 def fixed_lengths(memories: Mapping[str, Memory], headers: tuple[str, ...]) -> tuple[Length, ...]:
-    """Return the run-time queries of register sizes that a description states and C types do not."""
+    """Return the run-time queries for register sizes that a description states and that C types do not."""
     found: dict[str, int] = {}
     for memory in memories.values():
         held = memory.register_bytes if memory.kind == "registers" else None

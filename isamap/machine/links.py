@@ -33,7 +33,7 @@ def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
 
 
 def carried_amount(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:
-    """Return the amount that a link transfers for an operand of this shape, and the bits of its unit (1 or 8).
+    """Return how much a link transfers for an operand of this shape, and the bits of the unit (1 or 8).
 
     Contiguous elements form a row, which takes whole bursts as if it started with one.
     """
@@ -54,7 +54,7 @@ def carried_ns(link: Link, operand: Operand, extents: Sequence[int]) -> float:
 
 
 def _row_begins(operand: Operand, shape: Sequence[Index]) -> int:
-    """Return the outermost axis from which on elements are contiguous."""
+    """Return the outermost axis from which on the elements of an operand are contiguous."""
     if operand.strides is None:
         return 0
     dense, first = Index.of(1), len(shape)

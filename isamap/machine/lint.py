@@ -75,7 +75,7 @@ def _axes(statement: Stmt) -> Iterator[str]:
 
 
 def _at_least(one: list[Expr], other: list[Expr]) -> bool:
-    """Return whether times are at least those of `other`. Expressions are comparable only if they are equal."""
+    """Return whether a time is at least another one. Two expressions are comparable only if they are equal."""
     return all(
         a.value >= b.value
         if isinstance(a, Const) and isinstance(b, Const)
@@ -129,7 +129,7 @@ def _beats_unit(item: MachineInstruction, machine: Machine) -> Diagnostic | None
 
 
 def _ignores_size(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Return a warning if the scheduler may choose more work for the same time.
+    """Return a warning if the scheduler could choose more work for the same time.
 
     Registers bound the work of an issue; rows that are streamed from a memory have no bound in hardware.
     """
@@ -201,7 +201,7 @@ def find_corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, 
 
 
 def _allowed_corners(item: MachineInstruction, machine: Machine) -> list[dict[str, int]]:
-    """Return the corners of the parameter space that `where` allows: costs need not be numbers elsewhere."""
+    """Return the least and the greatest parameters, if `where` allows them. Costs need not be numbers elsewhere."""
     return [at for at in find_corners(item, machine) if is_allowed(at, item.instruction.where)]
 
 
@@ -325,7 +325,7 @@ def _find_reached(start: set[str], flows: list[_Flow]) -> set[str]:
 
 
 def _leaving(start: set[str], flows: list[_Flow]) -> set[str]:
-    """Return all memories from which data reach the starting ones."""
+    """Return all memories from which data can reach the starting ones."""
     found = set(start)
     while new := {n for f in flows if f.writes & found for n in f.reads} - found:
         found |= new
@@ -367,7 +367,7 @@ _AS_BITS = (7.0, 11.0)
 
 
 def _odd_bandwidths(machine: Machine) -> Iterator[Diagnostic]:
-    """Yield a warning for each link about eight times faster than its neighbours: bits instead of bytes.
+    """Yield a warning for each link that is about eight times as fast as its neighbours, as if bits were bytes.
 
     Neighbours begin at the same memory. A link without one is compared with those that lead on from its end,
     which are commonly the faster ones.
@@ -394,14 +394,14 @@ def _odd_bandwidths(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def _are_alike(one: Link, other: Link, machine: Machine) -> bool:
-    """Return whether links lead from one memory into memories of one kind, with registers of equal size."""
+    """Return whether two links leave one memory and end in memories of one kind, with registers of equal size."""
     ends = [machine.memories[link.target_memory] for link in (one, other)]
     kinds = {(end.kind, end.register_bytes if end.kind == "registers" else None) for end in ends}
     return one.source_memory == other.source_memory and len(kinds) == 1
 
 
 def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """Yield a warning for each pair of memories that data is copied between though no links lead there."""
+    """Yield a warning for each pair of memories between which instructions copy but no links exist."""
     joined = _linked_pairs(machine)
     told: set[frozenset[str]] = set()
     for item in machine.instructions.values():

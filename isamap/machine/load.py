@@ -132,7 +132,7 @@ def _check_name(file: File, findings: Findings) -> None:
 
 
 def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, str], Link]) -> Cost:
-    """Return the cost of an instruction that moves data between two memories, at least the time of their link.
+    """Return the cost of an instruction between two memories. It is at least the time of their link.
 
     A link of 16 bytes per ns takes 64 ns for an i8[32, 32], even if the instruction states less. If data are
     converted on the way, the bytes in the farther memory count.
@@ -156,7 +156,7 @@ def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, st
 
 
 def through_banks(cost: Cost, instruction: Instruction, banks: Iterable[Banks]) -> Cost:
-    """Return the cost of an instruction, at least the time of the banks that its dense operands lie in."""
+    """Return the cost of an instruction. It is at least the time of the banks of its dense operands."""
     rates = {one.memory: one.moved_per_ns for one in banks}
     for operand in instruction.operands:
         if operand.memory in rates:

@@ -135,7 +135,7 @@ def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
 
 
 def _element_places(o: Operand) -> tuple[tuple[str, Index], ...] | None:
-    """Return the places of elements with canonical index names."""
+    """Return the place of each element of an operand, with canonical index names, or None without a placement."""
     if o.placement is None:
         return None
     named: dict[str, Index | int] = {n: Index.of(f"%{at}") for at, n in enumerate(o.placement.indices)}
@@ -146,7 +146,7 @@ def _element_places(o: Operand) -> tuple[tuple[str, Index], ...] | None:
 
 
 def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineInstruction | None:
-    """Return the unpredicated instruction, or None if no call of its emission works with all lanes active."""
+    """Return the unpredicated instruction, or None if its call does not work with all lanes active."""
     emit = _emission(entry.emit, calls)
     own = entry.instruction
     loop = own.body[0]

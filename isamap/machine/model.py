@@ -315,7 +315,7 @@ def team_level(machine: Machine) -> ExecutionLevel | None:
 
 
 def threads_of(machine: Machine) -> int | None:
-    """Return how many instances run at the same time at the innermost level that contains lanes.
+    """Return how many instances run at the same time at the level around the lanes, or None without levels.
 
     None if threads perform parallel loops.
     """
@@ -324,13 +324,13 @@ def threads_of(machine: Machine) -> int | None:
 
 
 def private_memories(machine: Machine) -> tuple[str, ...]:
-    """Return the memories that are private to one part of a parallel loop, those of the level that runs the loop."""
+    """Return the memories that one part of a parallel loop has to itself."""
     level = bound_level(machine)
     return () if level is None else level.memories
 
 
 def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
-    """Return the caches, the one nearest to the registers first.
+    """Return the caches, with the one nearest to the registers first.
 
     Links are acyclic, as loading has checked. Of memories that no link orders, the first name comes first.
     """
@@ -350,7 +350,7 @@ def line_bytes(machine: Machine) -> int:
 
 
 def unset_state(instruction: Instruction, machine: Machine) -> str:
-    """Return a required state that no instruction sets, neither as a whole nor by the field alone, or ""."""
+    """Return a required state that no instruction sets as a whole or in the required field, or ""."""
     if not instruction.requires:
         return ""
     loaded, fields = _settable(machine)
@@ -368,7 +368,7 @@ def _settable(machine: Machine) -> tuple[frozenset[str], frozenset[tuple[str, st
 
 
 def count_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
-    """Return the number of temporary registers of nested calls, by the memory of the outermost call's target.
+    """Return the number of temporary registers for nested calls, by the memory of the outermost call's result.
 
     A target that is only written serves as one of them. Without nested calls there are none.
     """

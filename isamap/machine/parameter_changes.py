@@ -116,7 +116,7 @@ def _place(source: Source, path: str) -> Span:
 
 
 def _item(items: Sequence, path: str, keys: list[str]) -> Node:
-    """Return the link from one memory to another."""
+    """Return the link between the two memories of a path. Raises: UsageProblem."""
     ends: list[str] = []
     for item in items.items:
         pair = [item.get(key) if isinstance(item, tree.MappingNode) else None for key in ("from", "to")]

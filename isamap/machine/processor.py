@@ -101,7 +101,7 @@ sys.exit(refused != 0 or count.value == 0)
 
 @lru_cache(maxsize=1)
 def detect_features() -> frozenset[str]:
-    """Return the names of the features and granted permissions of this computer, as descriptions write them."""
+    """Return a positive number from a system file, in which `48K` means 49152, or None."""
     flags = _processor_flags()
     granted = (name for name, needed in _PERMITTED_BY.items() if needed in flags and is_granted(name))
     return frozenset(flags & set(allowed.features())) | frozenset(granted)
@@ -113,7 +113,7 @@ def missing_features(machine: Machine) -> tuple[str, ...]:
 
 
 def features_lacking(needed: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the needed features and permissions that this computer lacks, in the same order."""
+    """Return the needed features and permissions that this computer lacks, in the same order."""
     here = detect_features()
     return tuple(f for f in needed if f not in here and not has_device(f))
 
@@ -225,7 +225,7 @@ def has_device(feature: str) -> bool:
 
 
 def _succeeds(program: str) -> bool:
-    """Return whether a Python program exits without an error in its own process."""
+    """Return whether a Python program exits without an error in a process of its own."""
     command = [sys.executable, "-I", "-S", "-c", program]
     try:
         return run_process(command, _ASK_SECONDS).returncode == 0
@@ -287,7 +287,7 @@ def this_cpu() -> Cpu:
 
 
 def cpu_facts() -> dict[str, str]:
-    """Return the operating system's description of the first processor, or {} if there is none."""
+    """Return what the operating system states about the first processor, by name, or {} if it states nothing."""
     facts: dict[str, str] = {}
     try:
         text = CPUINFO.read_text(encoding="utf-8", errors="replace")

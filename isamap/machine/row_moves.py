@@ -58,7 +58,7 @@ class _Row:
 
 
 def _row_of(instruction: Instruction, memories: Mapping[str, Memory]) -> _Row | None:
-    """Return the parts of a row move, or None for all other instructions."""
+    """Return the parts of an instruction that moves one row, or None for other instructions."""
     if (
         len(instruction.operands) != 2
         or len(instruction.params) != 1
@@ -150,7 +150,7 @@ def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
 
 
 def _cost(cost: Cost, row: _Row) -> Cost:
-    """Return the cost of all rows, which start one after the other. The last one ends the move."""
+    """Return the cost of all rows. Their moves start one after the other, and the last one ends the whole move."""
     *before, last = (cost_value(cost.interval_ns, {row.param: n}) for n in range(row.count))
     latency = cost_value(cost.latency_ns, {row.param: row.count - 1})
     begun = add_up(before)

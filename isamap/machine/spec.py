@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class MemorySpec:
-    """Facts about a memory that the text declares."""
+    """The facts of a description about one memory that the text declares."""
 
     name: ScalarNode
     c_types: MappingType[str, str]
@@ -415,7 +415,7 @@ def _read_cost(node: Node, findings: Findings) -> CostSpec:
 def _read_time(
     name: str, keys: dict[str, Node], node: Node, findings: Findings, is_whole: bool
 ) -> TimeSpec | None:
-    """Return a time of a cost, all of whose keys are known where it `is_whole`."""
+    """Return a time in a cost, or None. With `is_whole`, a missing time is an error."""
     given = [key for key in (f"{name}_ns", f"{name}_cycles") if key in keys]
     if len(given) != 1:
         if given or is_whole:

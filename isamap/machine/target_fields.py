@@ -74,7 +74,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True)
 class PartText:
-    """A part of elementary functions as a file writes it: its name, and the call that performs it."""
+    """A part of elementary functions as written in a file: its name, and the call that performs it."""
 
     name: ScalarNode
     text: ScalarNode

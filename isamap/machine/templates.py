@@ -97,7 +97,7 @@ def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
 
 
 def read_figure(asked: TemplateParameter, word: str, sizes: Mapping[str, int]) -> float:
-    """Return the parameter's value from a command-line word. Raises: UsageProblem if the word is no valid value."""
+    """Return the value of a parameter in a command-line word. Raises: UsageProblem for an invalid word."""
     number = re.fullmatch("([0-9]{1,12}(?:[.][0-9]{1,6})?) ?([A-Za-z]*)", word.strip())
     scale = sizes.get(number[2], 1 if number[2] == "" else 0) if number else 0
     value = float(number[1]) * scale if number else 0.0

@@ -28,7 +28,7 @@ class StatedParameters(Generic[T]):
     spans: Mapping[str, Span]
 
     def changes(self, inherited: T) -> T:
-        """Return inherited parameters with those that are stated, and the citations of both."""
+        """Return the inherited parameters, replaced where this record states others, with both citations."""
         sources = dict.fromkeys(one.source for one in (self.figures, inherited) if one.source)
         stated = {name: getattr(self.figures, name) for name in self.spans}
         return replace(inherited, **stated, source=", ".join(sources))
@@ -139,7 +139,7 @@ def _read_figure(name: str, node: Node | None, findings: Findings) -> float | No
 
 
 def _check_part(found: StatedParameters[T], name: str, least: str, findings: Findings) -> None:
-    """Add a finding if a fraction exceeds 1, or is 0 although it must be above it."""
+    """Add a finding if a fraction exceeds 1, or is 0 and must not be 0."""
     value = getattr(found.figures, name)
     if name in found.spans and not (0 < value <= 1 or (value == 0 and least == "at least")):
         findings.report(
@@ -157,7 +157,7 @@ def _check_together(
 
 
 def _check_needed(found: StatedParameters[T], what: str, name: str, other: str, findings: Findings) -> None:
-    """Add a finding if a parameter is given without the one that it refers to."""
+    """Add a finding if a parameter is given without another one on which it depends."""
     if name in found.spans and other not in found.spans:
         findings.report(
             "missing-key", f"{what} gives `{name}` without `{other}`", found.spans[name],

@@ -67,7 +67,7 @@ class RowTimes:
 
     @property
     def hinted_or_other_traffic_factor(self) -> float:
-        """The fraction of the traffic that counts for hinted pieces: stated for them, or for all pieces."""
+        """The part of the traffic of hinted pieces that counts: as stated for them, else as stated for all pieces."""
         stated = self.hinted_traffic_factor
         return self.traffic_factor if stated is None else min(stated, self.traffic_factor)
 

@@ -91,7 +91,7 @@ _BEFORE = re.compile(r"(?:[ ]*(?:#[^\n]*)?\n)*")
 
 
 def joined_entries(source: Source) -> MappingNode | None:
-    """Return the tree of a text if each top-level entry is correct alone, else None.
+    """Return the tree of a text if each of its top-level entries is correct by itself, else None.
 
     An entry that was read in another text is not parsed again: descriptions of a sweep differ in few of them.
     """
@@ -111,7 +111,7 @@ def joined_entries(source: Source) -> MappingNode | None:
 
 @lru_cache(maxsize=512)
 def _entry(text: str) -> tuple[ScalarNode, Node] | None:
-    """Return the key and the value of a text that is one entry, or None for any other text."""
+    """Return the key and the value of a text with one entry, or None for another text."""
     try:
         tree = whole_tree(Source("entry", text), None)
     except SpecProblem:
@@ -120,7 +120,7 @@ def _entry(text: str) -> tuple[ScalarNode, Node] | None:
 
 
 def _move_node(node: Node, source: Source, start: int) -> Node:
-    """Return a node with spans moved from its entry to the text that contains the entry from `start` on."""
+    """Return a node of an entry with its spans moved to the text that contains the entry at `start`."""
     span = Span(source, start + node.span.start, start + node.span.end)
     match node:
         case ScalarNode():
@@ -151,7 +151,7 @@ def whole_tree(source: Source, stop_before: str | None) -> MappingNode:
 
 
 class _Reader:
-    """Builds nodes from parser events and collects errors after which reading can continue."""
+    """A reader that builds nodes from parser events, and collects errors after which it can continue."""
 
     def __init__(self, source: Source, stop_before: str | None) -> None:
         self.source = source
@@ -262,7 +262,7 @@ def _problem(code: str, message: str, span: Span | None, advice: str | None = No
 
 
 def _translate_error(error: Any, source: Source) -> SpecProblem:
-    """Return the YAML parser's error as a finding at its position, in our own layout."""
+    """Return an error of the YAML parser as a finding at its position."""
     mark = error.problem_mark or error.context_mark
     # At the end of the text there is nothing to underline: the last character stands in for it.
     last = max(0, len(source.text.rstrip()) - 1)
@@ -310,7 +310,7 @@ class Findings:
         self.report(code, f"there is no {what} called `{name}`", span, listed, *notes, advice=advice)
 
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
-        """Return the name that was probably meant, or None once more findings exist than are shown."""
+        """Return the nearest known name, or None. No name is searched once more findings exist than are shown."""
         return nearest(name, known) if len(self.diagnostics) < MAX_FINDINGS else None
 
     @contextmanager

@@ -78,7 +78,7 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
 
 
 def stand_in(spec: ProgramSpec) -> ProgramFormat:
-    """Return a program format that stands in for a refused one, so that each error is reported once."""
+    """Return a program format in place of a refused one, so that each error is reported once."""
     queues = tuple(TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.queues)
     bundle = None
     if spec.bundle is not None:
@@ -103,7 +103,7 @@ def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]
 
 
 def _end(spec: ProgramSpec, program: ProgramFormat, units: Collection[str]) -> ProgramEnd | None:
-    """Return the words that end a program and only make their unit wait. Raises: SpecProblem."""
+    """Return the words at the end of a program, which must only make their unit wait. Raises: SpecProblem."""
     if spec.end is None:
         return None
     unit, written = spec.end
@@ -182,7 +182,7 @@ def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An instruction with the expression of its cost. A file that extends the machine may change `clock_ghz`."""
+    """An instruction with the expression of its cost, whose cycles depend on the final `clock_ghz`."""
 
     built: MachineInstruction
     cost: CostSpec | None
@@ -229,7 +229,7 @@ class PartialMachine:
 def extend_surroundings(
     world: PartialMachine, spec: Spec, language: Declarations | None, findings: Findings
 ) -> PartialMachine:
-    """Return the declarations extended by all of a file except its instructions."""
+    """Return the declarations, extended by those of a file. Its instructions are not read yet."""
     world = replace(
         world,
         summary=spec.summary,
@@ -366,7 +366,7 @@ def check_source(
 
 
 def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
-    """Return the child's target: lists are appended, parts are merged by name, and other keys are replaced."""
+    """Return the target of a child: its lists are appended, its parts merged by name, its other keys replace."""
 
     def joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
         return (*a, *(x for x in b if x not in a))
@@ -580,7 +580,7 @@ def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findin
 
 
 def _cycle(graph: dict[str, list[str]]) -> list[str] | None:
-    """Return the nodes of a cycle, with its first node at both ends, or None if there is none."""
+    """Return the nodes of a cycle, with the first node also at the end, or None if there is none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

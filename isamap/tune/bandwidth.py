@@ -82,7 +82,7 @@ def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
 
 
 def bandwidth_figures(ways: Sequence[Stream], results: Sequence[Spread | str]) -> tuple[BandwidthFigure, ...]:
-    """Return the parameters of successful streams. Of two measurements of one parameter, the faster counts."""
+    """Return the bandwidths that streams measured. Of two streams for one memory and access, the faster counts."""
     found: dict[tuple[str, str], BandwidthFigure] = {}
     for stream, result in zip(ways, results, strict=True):
         if not isinstance(result, Spread):
@@ -95,7 +95,7 @@ def bandwidth_figures(ways: Sequence[Stream], results: Sequence[Spread | str]) -
 
 
 def _sizes(machine: Machine, reported_bytes: int) -> Iterator[tuple[str, int]]:
-    """Yield the memories from the nearest cache outwards, with the size of the buffer to measure each."""
+    """Yield the memories from the nearest cache outwards, each with the size of the buffer that measures it."""
     before = 0
     for name in caches_from_nearest(machine):
         capacity = machine.memories[name].capacity_bytes or 0
@@ -107,7 +107,7 @@ def _sizes(machine: Machine, reported_bytes: int) -> Iterator[tuple[str, int]]:
 
 
 def move_bytes(entry: MachineInstruction) -> int:
-    """Return the bytes that a parameterless move copies, or 0 for other instructions."""
+    """Return the bytes that a move without parameters copies, or 0 for other instructions."""
     i = entry.instruction
     if i.params or len(i.operands) != 2 or not is_copy(i) or isinstance(entry.emit, EmitNothing):
         return 0
@@ -124,7 +124,7 @@ def move_bytes(entry: MachineInstruction) -> int:
 
 
 def widest_moves(machine: Machine) -> tuple[MachineInstruction, MachineInstruction] | None:
-    """Return the widest load and store of one type between memory and registers, or None."""
+    """Return the widest load and the widest store of one type, or None."""
     best: tuple[MachineInstruction, MachineInstruction] | None = None
     moves = [e for e in machine.instructions.values() if move_bytes(e)]
     for load in moves:

@@ -110,7 +110,7 @@ def probes(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[Stream, .
 
 
 def parts(system: tuple[SystemCache, ...]) -> tuple[int, ...]:
-    """Return the possible usable sizes of the last cache, smallest first. Each lacks some ways. Units: bytes.
+    """Return possible usable sizes of the last cache, smallest first: all ways, or fewer. Units: bytes.
 
     Return none if no cache is before it, whose speed shows that the last one was read.
     """
@@ -148,7 +148,7 @@ def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
 
 
 def with_usable(figure: CacheFigure, usable: int) -> CacheFigure:
-    """Return the last cache's parameters with its usable size, which has fewer ways and all sets."""
+    """Return the last cache's parameters with the usable size, and with its ways reduced in proportion."""
     whole = figure.reported_bytes
     assert whole is not None, "only a cache that the system reports is read"
     if usable >= whole:
@@ -166,13 +166,13 @@ SAMPLER = Path(__file__).with_name("cache_sampler.c").read_text(encoding="utf-8"
 
 
 def kept_streams(machine: Machine, ways: Sequence[Stream]) -> tuple[Stream, ...]:
-    """Return the read streams of all caches but the nearest, which others may share."""
+    """Return the read streams of all caches except the nearest. Other cores may share these caches."""
     shared = caches_from_nearest(machine)[1:]
     return tuple(stream for stream in ways if stream.access == "read" and stream.memory in shared)
 
 
 def kept_calls(streams: Sequence[Stream], library: int) -> list[Timed]:
-    """Return the timed calls of each stream, without a wait and after each waiting time."""
+    """Return the timed calls of each stream: one without a wait, and one for each waiting time."""
     calls: list[Timed] = []
     for number, stream in enumerate(streams):
         once = stream.timed(library, number)
@@ -211,7 +211,7 @@ def kept_ns(
 
 
 def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:
-    """Return the time per byte from the memory that a cache loads from, or None if not measured. Units: ns."""
+    """Return the time per byte of the memory that a cache loads from, or None if unmeasured. Units: ns."""
     caches = caches_from_nearest(machine)
     read = {b.memory: b.ns_per_byte.middle for b in bandwidths if b.access == "read"}
     farther = [*caches[caches.index(memory) + 1 :], *(name for name in read if name not in caches)]
@@ -294,7 +294,7 @@ def _with_kept(
     rng: np.random.Generator,
     watch: Watch,
 ) -> Profile:
-    """Return the profile with the retention time of unaccessed lines for each cache but the nearest."""
+    """Return the profile with a retention time for each cache except the nearest."""
     tried = kept_streams(machine, ways)
     if not tried:
         return profile
@@ -313,7 +313,7 @@ def _with_kept(
 
 
 def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
-    """Return the profile with the row start times of matrices as large as the bandwidth buffers."""
+    """Return the profile with row start times, measured with matrices of the size of the bandwidth buffers."""
     read = [b for b in profile.bandwidths if b.access == "read"]
     sizes, took = {b.memory: b.size_bytes for b in read}, {b.memory: b.ns_per_byte.least for b in read}
     found = list(row_figures(lay_over(machine, profile), sizes, took, watch, rng))
@@ -325,7 +325,7 @@ def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, wat
 
 
 def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
-    """Return the profile with the times of rows along a sum and of long row pieces beyond all caches."""
+    """Return the profile with the times of rows along a sum, and of long pieces, in memory beyond all caches."""
     sizes = {b.memory: b.size_bytes for b in profile.bandwidths if b.access == "read"}
     here = lay_over(machine, profile)
     rows, pieces = (figure(here, sizes, watch, rng) for figure in (stream_figure, piece_figure))
@@ -341,7 +341,7 @@ def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, 
 def caches_here(
     machine: Machine, compiler: Compiler, budget_s: float, rng: np.random.Generator, watch: Watch
 ) -> tuple[CacheFigure, ...]:
-    """Return the sizes of this computer's caches, and the usable part of the last one."""
+    """Return the sizes of this computer's caches, with the usable part of the last one."""
     system = system_caches()
     figures = list(reported_caches(machine, system))
     tried = probes(machine, system)

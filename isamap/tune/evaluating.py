@@ -1,4 +1,4 @@
-"""Evaluate each schedule once: known results come from the log, and new ones are added to it.
+"""Evaluate each schedule once: known results are read from the log, and new ones are added to it.
 
 The log has every evaluated schedule with its decisions, its price and the parts of it, from which cost models can be
 trained.
@@ -178,7 +178,7 @@ def evaluate_all(
     *,
     again: bool = False,
 ) -> tuple[EvaluatedSchedule, ...]:
-    """Return the evaluation of each trial. With `again`, logged trials are evaluated once more.
+    """Return the evaluation of each trial. With `again`, trials in the log are evaluated again.
 
     Each result is logged before the next group is evaluated, if groups are possible. Raises: the errors of
     the evaluator.
@@ -207,7 +207,7 @@ def _recall_row(log: Log, key: str) -> Record | None:
 
 
 def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:
-    """Yield results one by one if the evaluator can, so that each is logged at once."""
+    """Yield the results, one by one if the evaluator can, so that each is logged before the next evaluation."""
     if isinstance(evaluator, ComparingEvaluator):
         yield from evaluator.evaluate_together(trials) if trials else ()
     else:
@@ -275,7 +275,7 @@ def _record(
 
 
 def _describe(trial: Trial, model: CostModel) -> tuple[dict[str, int], float | None, dict[str, float]]:
-    """Return a schedule's decisions, its price (None without one), and the parts of the price."""
+    """Return a schedule's decisions, its price (None without one), and the price's parts."""
     problem, chosen = trial.problem, {nest.statement: nest for nest in trial.schedule.nests}
     decisions: dict[str, int] = {}
     total_ns, sums = 0.0, dict[str, float]()

@@ -1,4 +1,4 @@
-"""Choose which instruction timings a calibration runs, with their data, and interpret the results."""
+"""Choose the timings of instructions that a calibration runs, provide their data, and interpret the results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TimedInstruction:
 
 
 def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[TimedInstruction, ...]:
-    """Return the timings to run for each instruction.
+    """Return the timings to run for each instruction, with the largest parameters, and for some the smallest.
 
     Its parameters are as large as they may be, and also as small where its stated cost depends on them.
     """
@@ -67,7 +67,7 @@ def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[TimedI
 
 
 def _encodings(entry: MachineInstruction) -> list[dict[str, int]]:
-    """Return values of an instruction's encoded parameters, smallest first for those that schedules choose."""
+    """Return values for the encoded parameters, with the smallest first for those that schedules choose."""
     encoded = [p for p in entry.instruction.params if p.kind in ("choose", "imm", "machine")]
     ranges = [_range(p) for p in encoded]
     if any(not r for r in ranges):

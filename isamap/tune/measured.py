@@ -73,7 +73,7 @@ class MeasuredEvaluator:
 
 @dataclass(slots=True)
 class MeasuredSchedule:
-    """A compiled schedule with its data, and a list of times per round. Units: seconds."""
+    """A compiled schedule with its data, and the times of its calls by round. Units: seconds."""
 
     compiled: Compiled
     arrays: Mapping[str, NDArray[Any]]
@@ -86,7 +86,7 @@ class MeasuredSchedule:
     processor_time: bool = False
 
     def run(self, calls: int, *, counts: bool = False) -> None:
-        """Run a number of calls in a child process. A crash or an exceeded limit is a failure."""
+        """Run a number of calls in a child process. A crash or a time beyond the limit is recorded as a failure."""
         if self.failure:
             return
         try:
@@ -115,7 +115,7 @@ class MeasuredSchedule:
         return max(FEWEST_CALLS, min(MOST_CALLS, int(seconds / max(self.first, 1e-9))))
 
     def turn(self, seconds: float) -> float:
-        """Return the time of the fastest call within `seconds`, in ns, or infinity after a failure."""
+        """Return the time of the fastest call within `seconds`, in ns. It is infinite after a failure."""
         self.run(self.calls(seconds), counts=True)
         return inf if self.failure else 1e9 * min(self.rounds[-1])
 
@@ -150,7 +150,7 @@ def make_contender(trial: Trial) -> MeasuredSchedule:
 
 
 def check_processor(key: str) -> None:
-    """Check that this processor is the one for which measurements are requested. Raises: UsageProblem."""
+    """Check that this is the processor for which measurements are requested. Raises: UsageProblem."""
     if this_cpu().key != key:
         said = f"measurements were requested of a processor other than {this_cpu().describe()}"
         help_ = "start workers on computers with the processor of the command"

@@ -40,7 +40,7 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
 
 
 def with_caches(machine: Machine, figures: Iterable[CacheFigure]) -> Machine:
-    """Return the machine with measured cache sizes. Unmeasured sizes are unchanged."""
+    """Return the machine with measured cache sizes. Caches without measurements are unchanged."""
     memories = dict(machine.memories)
     for figure in figures:
         memories[figure.memory] = _measured_cache(memories[figure.memory], figure)
@@ -76,7 +76,7 @@ def _overlay_entry(
 def _through(
     stated: Expr, entry: MachineInstruction, machine: Machine, points: list[tuple[Params, float]]
 ) -> Expr:
-    """Return a cost that equals the measurements at their points and follows the stated cost in between."""
+    """Return a cost that equals the measurements at their points, and is linear in the stated cost between them."""
     if not points:
         return stated
     if isinstance(stated, Const):
@@ -108,7 +108,7 @@ def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
 
 
 def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
-    """Return a link into a cache with measured row start times. A short piece takes a proportional part."""
+    """Return a link into a cache with measured row start times."""
     found = next((r for r in profile.rows if r.memory == link.source_memory), None)
     if found is None or machine.memories[link.target_memory].kind != "cache":
         return link
@@ -175,7 +175,7 @@ SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class ParameterDifference:
-    """A stated parameter and the measured one. Units: `unit`, or for instructions ns over all units together."""
+    """A stated and a measured parameter. Units: `unit`, or for instructions ns over all units together."""
 
     subject: str
     what: str
@@ -251,7 +251,7 @@ def compare(machine: Machine, profile: Profile) -> tuple[ParameterDifference, ..
 
 
 def warnings(machine: Machine, profile: Profile) -> tuple[Diagnostic, ...]:
-    """Return a warning for each entry with a parameter that differs much, and one for all caches and links."""
+    """Return a warning for each entry that differs much from its measurement, and one for all caches and links."""
     far = [a for a in compare(machine, profile) if a.is_far]
     groups: dict[object, list[ParameterDifference]] = {}
     for apart in far:

@@ -65,13 +65,13 @@ class TwoMemoryProduct:
 
     @property
     def in_columns(self) -> bool:
-        """Return whether all rows are read before their next pieces."""
+        """Return whether a piece of every row is read before the next piece of any row."""
         return self.together == self.k
 
 
 @dataclass(frozen=True, slots=True)
 class RowTime:
-    """The measured time of a row piece, and the time of its issues alone. Units: ns, bytes."""
+    """The measured time of a piece of a row, and of its issues alone. Units: ns, bytes."""
 
     per_piece_ns: float
     issues_ns: float
@@ -80,7 +80,7 @@ class RowTime:
 
 @dataclass(frozen=True, slots=True)
 class SecondMemoryTimes:
-    """The time of pieces from the second memory, by the number of rows read before their next pieces.
+    """The times of pieces from the second memory, by the number of rows read in turn.
 
     `lines_ns` is the part of it for their lines, and `far_lines_ns` the time of these lines from farther
     memory. Units: nanoseconds and bytes.
@@ -92,12 +92,12 @@ class SecondMemoryTimes:
     far_lines_ns: float
 
     def in_time_ns(self, together: int, computing_factor: float) -> float:
-        """Return the time of a piece whose lines arrive in time, with the exposed part of computing."""
+        """Return the time of a piece whose lines arrive in time, with the part of computing that is not hidden."""
         computing_ns = self.computing_ns(together, computing_factor)
         return max(self.piece_ns[together], computing_ns + self.far_lines_ns)
 
     def computing_ns(self, together: int, computing_factor: float) -> float:
-        """Return the exposed computing time of a piece, in addition to its lines."""
+        """Return the computing time of a piece that its loads do not hide."""
         return computing_factor * (self.piece_ns[together] - self.lines_ns)
 
 
@@ -161,7 +161,7 @@ def row_figure(
 
 
 def _traffic_shown(few: RowTime, computing_factor: float, lines_ns: float) -> float:
-    """Return the share of the lines' time that adds to exposed computing, at most 1. Any excess is lateness.
+    """Return the part of the lines' time that is not hidden behind computing, from 0 to 1.
 
     Units: nanoseconds of the lines of a piece.
     """
@@ -175,7 +175,7 @@ def _hinted_traffic_shown(
     near: SecondMemoryTimes,
     computing_factor: float,
 ) -> float:
-    """Return the exposed share of the traffic of hinted pieces: the median over several numbers of rows."""
+    """Return the part of hinted pieces' traffic that is not hidden: the median over several numbers of rows."""
     return median(
         max(0.0, took.per_piece_ns - near.computing_ns(one.together, computing_factor)) / near.far_lines_ns
         for one, took in found.items()
@@ -184,7 +184,7 @@ def _hinted_traffic_shown(
 
 
 def _late(found: Mapping[TwoMemoryProduct, RowTime], in_time_ns: Mapping[int, float]) -> tuple[float, float]:
-    """Return the delay of an unhinted and of a hinted piece, equal if hints save almost nothing.
+    """Return the delays of a piece without and with hints. They are equal if hints save almost nothing.
 
     The middle of all counts of rows, as which of them is fast is by chance.
     """
@@ -202,7 +202,7 @@ def _late(found: Mapping[TwoMemoryProduct, RowTime], in_time_ns: Mapping[int, fl
 def _nearly_as_fast(
     found: Mapping[TwoMemoryProduct, RowTime], best_ns: float, gain_ns: float, *, hinted: bool
 ) -> list[int]:
-    """Return the numbers of rows that can be followed from piece to piece with little loss of the gain."""
+    """Return the numbers of rows in turn for which pieces lose little of the gain."""
     return [
         one.together
         for one, took in found.items()
@@ -305,7 +305,7 @@ def _measure_memory(
 
 
 def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """Return how long register blocks wait for rows of B in cache sets occupied by stored rows of C, or None.
+    """Return the wait of a register block for rows of B whose cache sets hold stored rows of C, or None.
 
     None if its sets are unknown, they hold as many rows as there are of C, or pieces are not of one size.
 
@@ -320,7 +320,7 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 
 
 def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """Return the time of an additional piece if one set holds fewer lines than there are rows of B, or None.
+    """Return the time of an additional piece if a set has fewer lines than B has rows, or None.
 
     None if its sets are unknown, there is room for no more rows, or pieces are not of one size.
 
@@ -349,7 +349,7 @@ def _nearest(machine: Machine) -> Cache:
 def _in_one_set(
     cache: Cache, size_bytes: int, together: int, widest: int, machine: Machine, rng: np.random.Generator
 ) -> tuple[RowTime, RowTime]:
-    """Return a product whose rows of B all start in one set, and one whose rows start in separate sets."""
+    """Return two measured products: the rows of B start in one cache set, and they start in different ones."""
     n = cache.capacity_bytes // cache.ways // F32.size_bytes
     k = max(1, size_bytes // (n * F32.size_bytes) // together) * together
     # Rows a few lines longer, read in pieces of the same size, begin in sets of their own.
@@ -360,14 +360,14 @@ def _in_one_set(
 
 
 def crowded_ns(crowded: RowTime, apart: RowTime, together: int) -> float | None:
-    """Return the wait of each register block for `together` rows of B, or None if pieces differ in size."""
+    """Return the wait of a register block for `together` rows of B, or None if pieces differ in size."""
     if crowded.piece_bytes != apart.piece_bytes:
         return None
     return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
 
 
 def crowded_piece_ns(taken: Mapping[int, tuple[RowTime, RowTime]], few: int, many: int) -> float | None:
-    """Return the time of an additional piece per register block, for rows that share one cache set.
+    """Return the time of an additional piece in a register block, for rows in one cache set, or None.
 
     All times include the starts of a block's rows. The result is 0 if the pieces take hardly longer than
     those of rows in separate sets, and None if they are not of one size.
@@ -405,7 +405,7 @@ def _odd(count: int) -> int:
 def _least(
     programs: Mapping[TwoMemoryProduct, Program], rng: np.random.Generator
 ) -> dict[TwoMemoryProduct, RowTime]:
-    """Return the least time of each product. All have operands of equal shapes. Raises: RunProblem."""
+    """Return the least time of each product. All products have operands of equal shapes. Raises: RunProblem."""
     found: dict[TwoMemoryProduct, RowTime] = {}
     one = next(iter(programs))
     arrays = {
@@ -422,7 +422,7 @@ def _least(
 
 
 def _program(one: TwoMemoryProduct, machine: Machine) -> Program:
-    """Return a function that times a product. It raises RunProblem if the call crashes or takes too long.
+    """Return a function that times a product. It raises RunProblem after a crash or a time-out.
 
     Raises: NoMapping if the machine performs none, Infeasible where not in these loops; CompilerRefused,
     MissingTool.
@@ -442,7 +442,7 @@ def _program(one: TwoMemoryProduct, machine: Machine) -> Program:
 
 
 def _in_pieces(one: TwoMemoryProduct, problem: Problem) -> Schedule:
-    """Return the mapping with the fastest issues, a register block of few rows, and the widest equal pieces.
+    """Return a schedule with the fastest mapping, register blocks of few rows, and the widest equal pieces.
 
     Raises: Infeasible if no such block fits into the registers.
     """
@@ -476,7 +476,7 @@ def _in_pieces(one: TwoMemoryProduct, problem: Problem) -> Schedule:
 
 
 def _plain(one: TwoMemoryProduct, problem: Problem) -> tuple[int, NestOption]:
-    """Return the fastest mapping and its number. Among nearly equal ones, it has the fewest issues.
+    """Return the mapping with the fastest issues, and its number. Of similar ones, take the one with fewest issues.
 
     Only issues with few rows of A and with B in place count. Raises: Infeasible if there is none.
     """
@@ -498,7 +498,7 @@ def _plain(one: TwoMemoryProduct, problem: Problem) -> tuple[int, NestOption]:
 
 
 def _asked_for(problem: Problem, number: int) -> Problem:
-    """Return the problem with hints for B in this mapping, as far ahead as elsewhere where they save time."""
+    """Return the problem with hints for operand B in this option."""
     option = problem.nests[0].options[number]
     ahead_bytes = problem.memory_streams.ahead_bytes if problem.memory_streams is not None else 0
     operands = tuple(
@@ -513,18 +513,18 @@ def _asked_for(problem: Problem, number: int) -> Problem:
 
 
 def _tiles(option: NestOption) -> dict[str, int]:
-    """Return how many elements of each axis an issue covers."""
+    """Return the number of elements of each axis in one issue."""
     return {axis.name: axis.tile for axis in option.axes}
 
 
 def _issues(option: NestOption, rows: int, columns: int) -> int:
-    """Return the number of issues for rows of A and columns of one row of B."""
+    """Return the number of issues for these rows of A and columns of B."""
     tiles = _tiles(option)
     return prod(ceil(n / tiles.get(axis, 1)) for axis, n in (("m", rows), ("n", columns), ("k", 1)))
 
 
 def _piece(one: TwoMemoryProduct, problem: Problem, chosen: Schedule) -> tuple[float, int]:
-    """Return the time of all issues on a piece of a row, and the piece's number of elements."""
+    """Return the time of the issues on one piece of a row, and the elements of the piece."""
     (nest,) = chosen.nests
     option = next(o for o in problem.nests[0].options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
     swept = [loop.step for loop in nest.loops[: nest.hold] if loop.axis == "n"]

@@ -70,7 +70,7 @@ class ProductTime:
 def stream_figure(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> StreamFigure | Unmeasured | None:
-    """Return the parameters of the memory beyond all caches, why there are none, or None if nothing streams.
+    """Return the parameters of streams beyond all caches, the reason for unknown ones, or None without streams.
 
     `sizes` are the bytes of B in each measured memory. Raises: MissingTool.
     """
@@ -89,7 +89,7 @@ def of_streams(
     watch: Callable[[str], None],
     measure: Callable[[str, StreamTimes, int], T],
 ) -> T | Unmeasured | None:
-    """Return a measurement of the memory beyond all caches with its buffer size, or why there is none.
+    """Return a measurement in the memory beyond all caches, the reason for its absence, or None without streams.
 
     Return None if the machine states no streams for any memory. Raises: MissingTool.
     """
@@ -111,7 +111,7 @@ def of_streams(
 def figure_of(
     memory: str, stated: StreamTimes, rows: int, took: dict[tuple[int, bool], ProductTime]
 ) -> StreamFigure:
-    """Return the measured parameters of streams, from times of products with few and many rows of A.
+    """Return the parameters of streams, from the times of products with few and with many rows of A.
 
     Raises: Infeasible if more computing takes no longer by the model.
     """
@@ -168,7 +168,7 @@ def _measure_products(
 def best_in_place(
     problem: Problem, along_sum: bool, hinted: bool, fixed: Mapping[str, int] | None = None
 ) -> Schedule:
-    """Return the best schedule that reads B in place as a stream: rows along the sum, or pieces across it.
+    """Return the best schedule that streams B in place: rows along the sum, or pieces across it.
 
     `fixed` are other decisions. Raises: Infeasible if there is none.
     """
@@ -186,7 +186,7 @@ def best_in_place(
 
 
 def _why_none(problem: Problem, along_sum: bool) -> str:
-    """Return why nothing of B streams if it is read in place."""
+    """Return why no schedule streams B in place."""
     read = [b for _, b in _in_place(problem, along_sum)]
     if not read:
         return f"no mapping reads {'rows along the sum' if along_sum else 'pieces of rows'} in place"
@@ -200,7 +200,7 @@ def _why_none(problem: Problem, along_sum: bool) -> str:
 
 
 def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
-    """Return the mappings, by number, that read B in place as a stream and can have hints."""
+    """Return the options, by number, that stream B in place and can have hints for it."""
     return [
         (number, b)
         for number, b in _in_place(problem, along_sum)
@@ -209,7 +209,7 @@ def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand
 
 
 def _in_place(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
-    """Return the mappings, by number, that read rows of B in place, along the sum or pieces across it."""
+    """Return the options, by number, that read B in place: rows along the sum, or pieces across it."""
     return [
         (number, b)
         for number, option in enumerate(problem.nests[0].options)
@@ -241,7 +241,7 @@ _SWEEP = {unroll_of(0, "k"): SWEPT, block_of(0, "k"): SWEPT, unroll_of(0, "n"): 
 def piece_figure(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> PieceFigure | Unmeasured | None:
-    """Return the parameters of the memory beyond all caches, why there are none, or None if nothing streams.
+    """Return the parameters of long pieces beyond all caches, the reason for unknown ones, or None without streams.
 
     `sizes` are the bytes of B in each measured memory. Raises: MissingTool.
     """
@@ -267,7 +267,7 @@ def piece_figure(
 
 
 def without_beginnings(problem: Problem) -> Problem:
-    """Return the problem for a machine that starts rows and pieces of rows in no time."""
+    """Return the problem for a machine on which the start of a row takes no time."""
     stated = problem.memory_streams
     assert stated is not None
     streams = replace(
@@ -303,7 +303,7 @@ def _schedule_each(problem: Problem) -> dict[str, Schedule]:
 
 
 def _columns(chosen: Schedule, n: int) -> int:
-    """Return how many columns of B a register block reads."""
+    """Return the number of columns of B in a register block."""
     (nest,) = chosen.nests
     swept = [loop.step for loop in nest.loops[: nest.hold] if loop.axis == "n"]
     return swept[-1] if swept else n
@@ -312,7 +312,7 @@ def _columns(chosen: Schedule, n: int) -> int:
 def _least(
     clocked: ClockedKernel, chosen: Mapping[str, Schedule], n: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Return the least ns of a call, measured in alternation. Raises: RunProblem, CompilerRefused, MissingTool."""
+    """Return the least time of a call in ns, for schedules in alternation. Raises: RunProblem, CompilerRefused."""
     arrays = {
         "A": numbers(F32, ROWS, rng).reshape(1, ROWS),
         "B": numbers(F32, ROWS * n, rng).reshape(ROWS, n),

@@ -25,7 +25,7 @@ PATIENCE = 3
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPoint:
-    """A measured point: its time divided by that of the first schedule, infinite if it did not run."""
+    """A measured point: its time divided by that of the first schedule. It is infinite if it did not run."""
 
     point: Point
     ratio: float
@@ -55,7 +55,7 @@ Measure = Callable[[Sequence[Point]], Sequence[float]]
 def search(
     searcher: Searcher, space: SearchSpace, budget: int, measure: Measure, stop: float = inf
 ) -> tuple[MeasuredPoint, ...]:
-    """Return the measured schedules. The first one comes first and counts towards the budget.
+    """Return the measured schedules. The first schedule comes first and is counted in the budget.
 
     Units: `stop` on the monotonic clock: no group of measurements begins later.
     """
@@ -76,6 +76,6 @@ def search(
 
 
 def finalists(told: Sequence[MeasuredPoint], count: int) -> tuple[Point, ...]:
-    """Return the first schedule and the fastest of the faster ones, at most `count`."""
+    """Return the first schedule, and the fastest of those that beat it, at most `count` together."""
     faster = sorted((one for one in told[1:] if one.ratio < 1), key=lambda one: one.ratio)
     return (told[0].point, *(one.point for one in faster[:count]))

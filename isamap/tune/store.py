@@ -111,7 +111,7 @@ def read_profile(path: Path, machine_digest: str) -> Profile:
 
 
 def check_fits(profile: Profile, machine_digest: str, name: str) -> None:
-    """Check that a profile was measured of this machine and on this processor. Raises: UsageProblem."""
+    """Check that a profile was measured on this processor for this machine. Raises: UsageProblem."""
     if profile.machine_digest != machine_digest:
         raise UsageProblem.of(
             "profile-other-machine",
@@ -208,7 +208,7 @@ def _begin(connection: sqlite3.Connection, script: str) -> None:
 
 
 def shipped_profile(machine: str) -> Profile | None:
-    """Return the profile for this processor's family measured of a machine or of one that extends it."""
+    """Return the profile of this processor's family for a machine, or for one that extends it, or None."""
     if machine not in shipped_machines():
         return None
     profile = family_profile(this_cpu().family)

@@ -110,7 +110,7 @@ class Tournament:
             self._keep(number, {name: contenders[name].turn(self.seconds) for name in playing})
 
     def _play_away(self, trials: Sequence[Trial], numbers: range, spread: Spread) -> None:
-        """Play rounds on other computers of this kind, each round on one of them."""
+        """Play rounds on other computers with this processor, each round on one of them."""
         playing = still_playing([schedule_digest(trial) for trial in trials], self.rounds())
         own = tuple(trial for trial in trials if schedule_digest(trial) in playing)
         away = [Away(own, self.seconds, this_cpu().key) for _ in numbers]
@@ -179,7 +179,7 @@ def schedule_digest(trial: Trial) -> str:
 
 
 def _count_needed(rounds: int) -> int:
-    """Return how many rounds must be won by a one-sided sign test, which may exceed the number of rounds."""
+    """Return how many rounds a contender must win by a one-sided sign test. It may exceed the number of rounds."""
     chance, won = 0.0, rounds + 1
     while won > 0 and chance + comb(rounds, won - 1) / 2**rounds <= CHANCE:
         won -= 1
@@ -188,7 +188,7 @@ def _count_needed(rounds: int) -> int:
 
 
 def still_playing(names: Sequence[str], rounds: Rounds) -> list[str]:
-    """Return the names of the contenders for the next round: the first one, and all that may still win."""
+    """Return the contenders of the next round: the first one, and all that may still win."""
     first = names[0]
     if len(rounds) < TRIED_ROUNDS:
         return list(names)
@@ -230,13 +230,13 @@ Clock = Callable[[], int]
 
 
 def time_alternately(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
-    """Return each contender's time per call in ns, by round. The others are compared with the first one."""
+    """Return each contender's time per call in ns, by round. Contenders alternate with the first one."""
     stop = clock() + LIMIT_NS
     return play({name: _turn(call, clock) for name, call in calls.items()}, clock, stop)
 
 
 def play(turns: Mapping[str, Callable[[], float]], clock: Clock, stop: int) -> Rounds:
-    """Return the rounds of contenders, each of which is a function that returns the ns of one call.
+    """Return the rounds of contenders. Each contender is a function that returns the ns of one call.
 
     After `stop`, only the rounds that are needed to win start.
     """

@@ -19,7 +19,7 @@ DRAWN = 6
 
 
 class Genetic:
-    """A genetic algorithm. Each child has two parents, each of which is the better of two drawn ones."""
+    """A genetic algorithm. Each parent of a child is the faster one of two drawn schedules."""
 
     name = "genetic"
 

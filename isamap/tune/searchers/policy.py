@@ -61,6 +61,6 @@ class Policy:
 
 
 def _features(old: Point, new: Point) -> dict[str, float]:
-    """Return the kinds of decisions that a change contains, and the model's logarithm of its speed-up."""
+    """Return the kinds of decisions in a change, and the logarithm of its speed-up by the model."""
     model = log2(max(old.cost_ns, 1e-9) / max(new.cost_ns, 1e-9))
     return {**dict.fromkeys(sorted(changed_kinds(old, new)), 1.0), "model": max(-4.0, min(4.0, model))}
