@@ -61,7 +61,7 @@ def schedule(
 
 
 def _with_cheapest_price(answer: Schedule, problem: Problem, model: CostModel) -> Schedule:
-    """Return the answer at the cost of the cheapest decisions for its program. Heuristics may decide otherwise."""
+    """Return the answer with the cost of the cheapest decisions that give its program."""
     parts = price(answer, problem, model)
     cost_ns = add_up(part or 0.0 for part in parts)
     if None in parts or answer.cost_ns is None or cost_ns >= answer.cost_ns * (1 - PROVEN):

@@ -157,7 +157,7 @@ def solve_nest(
 def _claim_bound(
     best: Candidate, known: Sequence[_Known], found_by: str, proved_by: str, bound_ns: float = 0.0
 ) -> Solved:
-    """Return a schedule with the lower bound that follows from `known`, or with another known bound."""
+    """Return the best schedule with the lower bound that follows from `known`, or with a given one."""
     floor = min(best.cost_ns, max(bound_ns, _least_ns(known)))
     is_best = floor >= best.cost_ns * (1 - SAME)
     bound, word = (best.cost_ns, "OPTIMAL") if is_best else (floor, "FEASIBLE")
@@ -172,7 +172,7 @@ def _ask_solver(
     stop: float,
     without: Sequence[Candidate],
 ) -> Solved:
-    """Return the solver's result within the remaining time, or the known result if no time remains."""
+    """Return the solver's result, or the known result if no time remains."""
     left_s = stop - time.monotonic()
     has_cuts = any(own.is_split for own in known)
     if left_s <= 0 or (solved.status == "OPTIMAL" and not has_cuts):
@@ -249,7 +249,7 @@ def _least_ns(known: Sequence[_Known]) -> float:
 
 
 def _find_floors(options: Sequence[OpenOption], best: Candidate, stop: float) -> list[_Known]:
-    """Return the lower bounds of each option. The option of the best schedule comes first."""
+    """Return each option with the lower bounds of its register blocks. The option of the best schedule is first."""
     found: list[_Known] = []
     for option in sorted(options, key=lambda o: o is not best.option):
         if option.floor_ns >= best.cost_ns or time.monotonic() > stop:
@@ -260,7 +260,7 @@ def _find_floors(options: Sequence[OpenOption], best: Candidate, stop: float) ->
 
 
 def _start_options(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Known]:
-    """Return the options, as far as time allows each with a first schedule if it may win."""
+    """Return the options. Those that may win have a first schedule, as far as time allows."""
     found: list[_Known] = []
     for own in known:
         start = best if own.option is best.option else None
@@ -283,7 +283,7 @@ def _split_options(known: Sequence[_Known], best: Candidate, stop: float) -> tup
 
 
 def _contenders(known: Sequence[_Known], best: Candidate) -> list[OpenOptionModel]:
-    """Return the candidates that may still beat the best schedule, its own option first."""
+    """Return the options that may still contain a better schedule, with the option of the best one first."""
     found: list[OpenOptionModel] = []
     for own in sorted(known, key=lambda k: k.option is not best.option):
         option, start = own.option, best if own.option is best.option else own.best

@@ -48,7 +48,7 @@ def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], 
 
 
 def _together(base: Schedule, statement: int) -> set[int]:
-    """Return the statements that the nest of a given statement performs."""
+    """Return the statements that one nest performs together with a given statement."""
     groups = [{nest.statement, *nest.fused} for nest in base.nests]
     return next((group for group in groups if statement in group), set[int]())
 
@@ -74,7 +74,7 @@ def _merge_nests(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> S
 
 
 def _is_part(name: str, pin: str) -> bool:
-    """Return whether `pin` names a decision or a group of decisions with this one, with or without its statement."""
+    """Return whether `pin` names a decision or a group that contains it, with or without the statement."""
     return any(own == pin or own.startswith(f"{pin}.") for own in (name, name.partition(".")[2]))
 
 

@@ -90,7 +90,7 @@ def k_best(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The cheapest schedules of one statement, and a lower bound on all others. Units: nanoseconds."""
+    """The cheapest schedules of one statement, and a lower bound of all others. Units: nanoseconds."""
 
     candidates: tuple[Candidate, ...]
     rest_ns: float
@@ -103,7 +103,7 @@ class _Found:
         return min(self.candidates[0].cost_ns, self.rest_ns)
 
     def solved(self, candidate: Candidate) -> Solved:
-        """Return one of the schedules as an answer."""
+        """Return one of the schedules as the answer for its statement."""
         is_best = candidate.cost_ns <= self.least_ns * (1 + ROUNDING)
         word = "OPTIMAL" if is_best else "FEASIBLE"
         bound_ns = min(self.least_ns, candidate.cost_ns)
@@ -151,7 +151,7 @@ def _rank_nest(
 
 
 def _next_ns(pool: Pool, k: int) -> float:
-    """Return the cost of the first schedule after the first `k`, from a complete pool."""
+    """Return the cost of the schedule after the first `k`. The pool must be complete."""
     ranked = pool.ranked(k + 1)
     return ranked[k].cost_ns if len(ranked) > k else inf
 
@@ -231,7 +231,7 @@ class Pool:
         return [self.best[text] for text in self._texts(k)]
 
     def ways(self, candidates: Sequence[Candidate], last: Candidate) -> list[Candidate]:
-        """Return all assignments seen with these candidates' loops, without those that a solver takes for `last`.
+        """Return all known assignments with these candidates' loops, except those that the solver sees as `last`.
 
         A one-iteration loop may be anywhere in a text. A solver sees it in one place only.
         """
@@ -244,7 +244,7 @@ class Pool:
         ]
 
     def expand(self, k: int, stop: float) -> bool:
-        """Add neighbours of the cheapest `k` until nothing changes. Return whether that ended in time."""
+        """Add neighbours of the cheapest `k` until nothing changes. Return whether that was finished in time."""
         while open_ones := [text for text in self._texts(k) if text not in self.expanded]:
             for text in open_ones:
                 if time.monotonic() > stop:
@@ -278,7 +278,7 @@ def count_assignments(option: OpenOption) -> int:
 
 
 def _block_sizes(space: Space, block: RegisterBlock, iterations: Assignment) -> list[tuple[int, ...]]:
-    """Return the cache blocks of each axis that fit a register block and an unrolled sum."""
+    """Return the cache blocks of all axes that fit a register block and an unrolled sum."""
     return [space.blocks(a, block.get(a.name, iterations.get(space.unroll(a), 1))) for a in space.axes]
 
 

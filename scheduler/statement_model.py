@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenOptionModel:
-    """An option that may still win: one of its schedules, and the register blocks not proven worse.
+    """An option that may still win, with one of its schedules, and the register blocks that may be better.
 
     Units: `floors_ns`, one per block, in nanoseconds.
     """
@@ -129,7 +129,7 @@ def _decision_literals(
 def _way_literals(
     model: cp_model.CpModel, choice: Choice, picked: Sequence[cp_model.IntVar]
 ) -> list[tuple[Literal, Assignment]]:
-    """Return one literal per value of a choice. It excludes the register blocks whose kind lacks that value."""
+    """Return one literal for each value of a choice. It excludes register blocks that do not allow the value."""
     kinds: dict[Way, list[int]] = {}
     for kind, ways in enumerate(choice.ways):
         for way in ways:

@@ -53,7 +53,7 @@ class MissingBytes:
 
 
 def too_small_scratchpads(spaces: Sequence[Space]) -> Diagnostic | None:
-    """Return the error that names the mapping nearest to fitting, or None if one fits or lacks registers."""
+    """Return the error that no mapping fits its scratchpads, with the nearest mapping, or None if one fits."""
     lack = least_lack(spaces)
     if lack is None:
         return None
@@ -97,7 +97,7 @@ def least_lack(spaces: Sequence[Space]) -> MissingBytes | None:
 
 
 def _needed_parts(space: Space, made: Assignment) -> list[tuple[TileOperand, int]]:
-    """Return the operands that are staged in scratchpads, with the bytes of their buffers."""
+    """Return the operands that are staged in scratchpads, each with the bytes of its buffers."""
     here = [o for o in space.option.operands if o.staging.homes[0] and made[space.stage(o)]]
     return [(operand, int(evaluate(scratch_bytes(space, operand), made))) for operand in here]
 
@@ -247,7 +247,7 @@ def _registers(space: Space) -> Cause | None:
 
 
 def _demand(space: Space, block: RegisterBlock) -> dict[str, list[tuple[TileOperand, int, int]]]:
-    """Return, per register memory, each operand with its number of live tiles and the registers of one tile."""
+    """Return the registers of each memory in use: for each operand the live tiles, and the registers of one tile."""
     order = space.unroll_order(block)
     found: dict[str, list[tuple[TileOperand, int, int]]] = {}
     for operand in space.option.operands:
@@ -312,7 +312,7 @@ def _parts(space: Space) -> Cause | None:
 
 
 def _together(space: Space) -> Cause | None:
-    """Return the first constraint that the fixed decisions alone violate, or None.
+    """Return the first constraint that the fixed decisions violate by themselves, or None.
 
     If none is broken alone, two constraints conflict; the one that is a condition of a fixed decision is
     reported.
@@ -354,7 +354,7 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
 
 
 def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
-    """Return the diagnostic that no mapping has enough registers for one issue. It names the nearest mapping."""
+    """Return the error that no mapping has enough registers for one issue. It names the nearest mapping."""
     space = min(spaces, key=lambda s: max(needed - s.registers[m] for m, needed in _one_issue(s).items()))
     short = {m: needed for m, needed in _one_issue(space).items() if needed > space.registers[m]}
     block = {axis.name: 1 for axis in space.register_axes}
@@ -386,7 +386,7 @@ def _one_issue(space: Space) -> dict[str, int]:
 
 
 def other_mappings(count: int, cannot: str) -> str:
-    """Return the end of a note which says that the other mappings fail, too."""
+    """Return the end of a note about other mappings that fail, too."""
     if count < 1:
         return ""
     return f"; another one {cannot}" if count == 1 else f"; {count} others {cannot}"
@@ -397,7 +397,7 @@ def _count(parts: Sequence[tuple[TileOperand, int, int]]) -> int:
 
 
 def unloadable(space: Space) -> Diagnostic:
-    """Return the diagnostic that every mapping has an operand which no move loads."""
+    """Return the error that every mapping has an operand which no move loads."""
     operand = next(o for o in space.option.operands if not space.stage_values(o))
     return Diagnostic(
         "unmoved-operand",
@@ -433,7 +433,7 @@ class ConflictQuestion:
         return Space(self.nest.statement, option, registers, fixed, self.problem.room(option))
 
     def has_schedule(self, option: NestOption, fixed: Assignment) -> bool:
-        """Return whether an option has a schedule with the fixed decisions."""
+        """Return whether an option has a schedule with these decisions fixed."""
         rest = {n: v for n, v in fixed.items() if n != mapping_of(self.nest.statement)}
         ways = part_options(self.problem, self.nest.statement, option, rest)
         return any(self._is_possible(self.space(way, rest)) for way in ways)
@@ -448,7 +448,7 @@ class ConflictQuestion:
         )
 
     def options(self, fixed: Assignment) -> Iterator[NestOption]:
-        """Yield the options that remain. A fixed mapping leaves only its own option."""
+        """Yield the options that agree with the fixed mapping, or all options if no mapping is fixed."""
         pinned = fixed.get(mapping_of(self.nest.statement))
         return (option for number, option in enumerate(self.nest.options) if pinned in (None, number))
 
@@ -481,7 +481,7 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
 
 
 def _hopeless(question: ConflictQuestion, options: Sequence[NestOption]) -> Diagnostic:
-    """Return the error that no decisions have a schedule: the machine is too small, or lacks a move."""
+    """Return the error that an unfixed statement has no schedule: the machine is too small, or lacks a move."""
     spaces = [question.space(option, {}) for option in options]
     feasible = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
     if not feasible:
@@ -537,7 +537,7 @@ def _other_mapping(question: ConflictQuestion, fixed: Assignment) -> Iterator[st
 
 
 def _minimal(question: ConflictQuestion, option: NestOption, fixed: Assignment) -> dict[str, int]:
-    """Return a minimal conflict. Without any one of its decisions, a schedule exists."""
+    """Return a minimal conflict: a schedule exists without any one of its decisions."""
     least = dict(fixed)
     for name in fixed:
         without = {other: value for other, value in least.items() if other != name}
@@ -549,7 +549,7 @@ def _minimal(question: ConflictQuestion, option: NestOption, fixed: Assignment) 
 def _reliefs(
     question: ConflictQuestion, option: NestOption, fixed: Assignment, conflict: Assignment
 ) -> Iterator[str]:
-    """Yield single changes that make a schedule possible: the nearest other value, or no fixed value."""
+    """Yield single changes with which a schedule exists: the nearest other value, or leaving a decision open."""
     left = list[str]()
     for name in conflict:
         others = {other: value for other, value in fixed.items() if other != name}
@@ -565,7 +565,7 @@ def _reliefs(
 
 
 def _near(space: Space, name: str, given: int) -> list[int]:
-    """Return other values of a decision, the nearest first."""
+    """Return the other values of a decision, the nearest value first."""
     values: dict[str, list[int]] = {}
     for axis in (a for a in space.axes if may_unroll(space.option, a)):
         values[space.unroll(axis)] = list(range(1, min(issues_along(axis), MAX_UNROLLED) + 1))

@@ -48,7 +48,7 @@ class Choice:
         kinds: Sequence[int],
         instead: Sequence[Way] = (),
     ) -> Choice:
-        """Return the choice between these values per kind of register block. Empty kinds are bounded by `instead`."""
+        """Return the choice of these values by kind of register block. `instead` bounds kinds without values."""
         most = max(1, *map(len, ways))
         listed = [[*own] or [instead[kind]] for kind, own in enumerate(ways)]
         padded = [[*own, *[own[-1]] * (most - len(own))] for own in listed]
@@ -98,7 +98,7 @@ def _sizes(space: Space, axis: TileAxis, blocks: Sequence[RegisterBlock]) -> Cho
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Register blocks, by number, with partial decisions and lower bounds. Units: `floors` in nanoseconds."""
+    """Register blocks by number, with the decisions made so far and lower bounds. Units: nanoseconds."""
 
     owner: Places
     made: Mapping[str, Numbers]

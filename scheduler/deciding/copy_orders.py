@@ -21,7 +21,7 @@ from isamap.source.records import replace
 
 
 def order_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """Return the decisions with their values, or {} if the fixed value is not possible."""
+    """Return the decisions with their possible values, or {} if a fixed value is impossible."""
     return {name: _values(space, name, operand) for name, operand in _operands_by_name(space).items()}
 
 
@@ -57,12 +57,12 @@ def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
 
 
 def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
-    """Return how an operand may be staged under the fixed decisions. An operand copied by rows must be staged."""
+    """Return how an operand may be staged, or None for any way. An operand that is copied by rows is staged."""
     return (1, 2) if space.fixed.get(rows_of(space.statement, operand.name), 0) else None
 
 
 def order_constraints(space: Choices) -> Iterator[DecisionClause]:
-    """Return constraints that an operand copied by rows is staged."""
+    """Yield the constraints that an operand which is copied by rows is staged."""
     for name, operand in _operands_by_name(space).items():
         stage = space.stage(operand)
         said = f"{name} = 1 is impossible: {stage} = 0 (read in place) makes no copy"
@@ -70,7 +70,7 @@ def order_constraints(space: Choices) -> Iterator[DecisionClause]:
 
 
 def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """Return the nest with the decided copy orders."""
+    """Return the nest with copies in the decided orders."""
     by_rows = {operand.name for name, operand in _operands_by_name(space).items() if made.get(name, 0)}
     return replace(
         nest, stages=tuple(replace(s, by_rows=True) if s.operand in by_rows else s for s in nest.stages)
@@ -78,6 +78,6 @@ def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
 
 
 def orders_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the copy orders of a nest as decisions."""
+    """Return the decisions about copy orders that a nest has."""
     by_rows = {stage.operand for stage in nest.stages if stage.by_rows}
     return {name: int(operand.name in by_rows) for name, operand in _operands_by_name(space).items()}

@@ -64,7 +64,7 @@ def in_rows(option: NestOption, operand: TileOperand) -> bool:
 
 
 def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """Return the depth and the distance of hints for pieces of later rows, or None if whole rows are hinted."""
+    """Return depth and distance of hints for pieces of later rows, or None if hints are for whole rows."""
     staged = any(stage.operand == operand.name for stage in nest.stages)
     inside = [
         number
@@ -103,7 +103,7 @@ def _iteration_bytes(option: NestOption, nest: NestSchedule, operand: TileOperan
 
 
 def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """Return depth and distance, in iterations, of prefetches for rows that loads read to their ends, or None.
+    """Return depth and distance of hints for whole rows that loads read, or None if a loop over rows is inside.
 
     The distance is more than one for short rows. None if a register block has a loop over rows, or takes all.
     """
@@ -117,7 +117,7 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
 
 
 def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """Return depth and distance of a second hint for prefetched rows, into the nearest cache, or None.
+    """Return depth and distance of a second hint for the same rows, into the nearest cache, or None.
 
     Return None in three cases: an iteration of the loop along the rows is not a single register block, it
     reads less than a line of each row, or its issues share no vector. Out-of-order loads then run far enough
@@ -154,7 +154,7 @@ def going_on(option: NestOption, nest: NestSchedule, operand: TileOperand) -> li
 
 
 def _iterations(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:
-    """Return the iteration counts of some loops, outermost first, and the extents of the last one's iteration."""
+    """Return the iteration counts of loops, outermost first, and the extents that one innermost iteration covers."""
     spans = {axis.name: axis.extent for axis in option.axes}
     iterations: list[int] = []
     for loop in loops:

@@ -40,7 +40,7 @@ def all_names(problem: Problem) -> list[str]:
 
 
 def names_of(problem: Problem, nest: NestProblem) -> set[str]:
-    """Return all decisions of a statement under any mapping, with threads also those about partitioned axes."""
+    """Return all names of a statement's decisions under any mapping, including those of partitions for threads."""
     registers = dict(problem.registers)
     spaces = [Space(nest.statement, option, registers, {}) for option in nest.options]
     found = {mapping_of(nest.statement), *(name for space in spaces for name in space.names())}
@@ -66,7 +66,7 @@ def _resolve_word(word: str, value: int, known: list[str]) -> tuple[str, int]:
 
 
 def _means(word: str, name: str) -> bool:
-    """Return whether a word names a decision, with or without its statement. `tile` means a block."""
+    """Return whether a word names a decision, with or without the statement. `tile` is another name of `block`."""
     parts = ["block" if part == "tile" else part for part in word.split(".")]
     return ".".join(parts) in (name, name.partition(".")[2])
 

@@ -1,4 +1,4 @@
-"""The interface of an option to the modules that list its decisions. A `Space` implements it."""
+"""The interface by which modules about single decisions see an option. `Space` implements it."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ def axes_in_order(axes: Sequence[TileAxis], pairs: Pairs, assignment: Assignment
 
 
 def decisions_of(order: Sequence[TileAxis], pairs: Pairs) -> dict[str, int]:
-    """Return the pairs' values for an order."""
+    """Return the decisions between pairs of axes that give this order."""
     place = {axis.name: i for i, axis in enumerate(order)}
     return {name: int(place[outer.name] < place[inner.name]) for name, outer, inner in pairs}
 
 
 def canonical(space: Choices, assignment: Assignment) -> dict[str, int]:
-    """Return the assignment with single-iteration loops innermost, in textual order, unless orders are fixed."""
+    """Return the assignment with loops of one iteration moved inside, in textual order, unless orders are fixed."""
     found = dict(assignment)
     for axes, pairs, sweep in (
         (space.axes, space.order_pairs(), False),
@@ -43,12 +43,12 @@ def canonical(space: Choices, assignment: Assignment) -> dict[str, int]:
 
 
 def agrees(values: Assignment, fixed: Assignment) -> bool:
-    """Return whether no value contradicts a fixed decision."""
+    """Return whether values agree with the fixed decisions."""
     return all(fixed.get(name, value) == value for name, value in values.items())
 
 
 def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> dict[str, int] | None:
-    """Return the given order with as few changes as fixed decisions need, or None if they form a cycle."""
+    """Return the nearest order of axes that the fixed decisions allow, or None if these form a cycle."""
     around: dict[str, set[str]] = {axis.name: set() for axis in axes}
     for name, outer, inner in pairs:
         if name in fixed:
@@ -86,7 +86,7 @@ def order_clauses(space: Choices) -> Iterator[Facts]:
 
 
 def runs_once(space: Choices, axis: TileAxis, *, sweep: bool) -> AtMost:
-    """Return the constraint that the loop over an axis' blocks runs once, or the loop over its register blocks."""
+    """Return the fact that the loop over an axis' blocks, or that over its register blocks, runs once."""
     if sweep:
         return AtMost(Decision(space.block(axis)), times(axis.tile, Decision(space.unroll(axis))))
     return stays_whole(space.block(axis), axis.extent)

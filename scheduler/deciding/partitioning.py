@@ -84,7 +84,7 @@ def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
 
 
 def _of_part(operand: TileOperand, whole: Sequence[TileAxis], cut: Sequence[TileAxis]) -> TileOperand:
-    """Return an operand of a part. Other units move only the tiles of that part."""
+    """Return an operand as one part sees it. Separate units move only the tiles of the part."""
     flow = operand.staging.flow
     if flow is None:
         return operand
@@ -93,7 +93,7 @@ def _of_part(operand: TileOperand, whole: Sequence[TileAxis], cut: Sequence[Tile
 
 
 def _moved_elements(operand: TileOperand, axes: Sequence[TileAxis]) -> int:
-    """Return the elements of an operand that are moved once. A window counts each plane with its taps' reach."""
+    """Return the elements of an operand, each counted once. Windows count once for each plane."""
     extents = {axis.name: axis.extent for axis in axes if axis.name in operand.axes}
     windows = {w.along: w for w in operand.staging.windows}
     taps = {w.tap for w in operand.staging.windows}
@@ -107,7 +107,7 @@ def _moved_elements(operand: TileOperand, axes: Sequence[TileAxis]) -> int:
 
 
 def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:
-    """Return the axes that may be distributed to threads: those with the most issues.
+    """Return the axes that may be divided among threads, those with the most issues first.
 
     Return none if an operand is staged in a scratchpad that the parts would have to share.
     """
@@ -120,7 +120,7 @@ def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:
 
 
 def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yield parts per axis that use as many threads as possible, along one or two axes in addition to `cut`.
+    """Yield numbers of parts by axis that use as many threads as possible, with one or two axes besides `cut`.
 
     With few threads, smaller numbers of parts follow: if cores share a bottleneck, these may be faster.
     """
@@ -160,7 +160,7 @@ def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
 
 
 def part_problem(problem: Problem, option: NestOption) -> Problem:
-    """Return the problem of one thread's part, with its share of the resources that all threads use."""
+    """Return the problem of one thread's part, in which it has its share of common resources."""
     sharing = min(_count(option), problem.teams(option))
     if sharing == 1:
         return problem
@@ -181,7 +181,7 @@ def _count(option: NestOption) -> int:
 
 
 def _bandwidth_of(size_bytes: float, problem: Problem) -> float:
-    """Return the bandwidth of the nearest memory with room for this size. Units: bytes per nanosecond."""
+    """Return the bandwidth of the nearest memory that has room for this size. Units: bytes per nanosecond."""
     held = (c.bandwidth_bytes_per_ns for c in problem.caches if size_bytes <= c.capacity_bytes)
     return next(held, problem.memory_bandwidth_bytes_per_ns)
 

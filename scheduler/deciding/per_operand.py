@@ -86,7 +86,7 @@ def constraints_of(space: Choices) -> Iterator[DecisionClause]:
 
 
 def staged_by(space: Choices, operand: TileOperand, values: Iterable[int]) -> list[int]:
-    """Return those stagings of an operand that agree with the fixed decisions."""
+    """Return the stagings of an operand with which the fixed decisions about it are possible."""
     found = list(values)
     for kind in KINDS:
         left = kind.staged(space, operand)
@@ -102,7 +102,7 @@ def with_decided(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule
 
 
 def decided_in(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the decisions that a nest expresses."""
+    """Return the decisions that a nest shows."""
     return {name: value for kind in KINDS for name, value in kind.read(space, nest).items()}
 
 
@@ -124,7 +124,7 @@ def least_values(space: Choices) -> dict[str, int]:
 
 
 def other_values(space: Choices, current: Made, *, tried: bool = False) -> Iterator[dict[str, int]]:
-    """Yield assignments with one decision changed. Short searches try only some of them."""
+    """Yield the assignments with one decision changed. Short searches omit some decisions."""
     for kind in KINDS:
         if kind.tried or not tried:
             for name, values in kind.values(space).items():

@@ -32,7 +32,7 @@ from isamap.source.records import replace
 
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """Return the decisions with their values, or none if the fixed value is not possible."""
+    """Return the decisions with their possible values, or none if a fixed value is impossible."""
     return {name: _values(space, name, operand) for name, operand in _operands_by_name(space).items()}
 
 
@@ -50,8 +50,9 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
 
 
 def prefetch_constraints(space: Choices) -> Iterator[DecisionClause]:
-    """Yield the constraints that a prefetch has a loop to be ahead of, and takes whole rows where a register block
-    has no loop over them: hints for parts of rows are late there.
+    """Yield the constraints on prefetches: there is a loop to be ahead of, and whole rows are prefetched.
+
+    Hints for parts of rows would be late in a register block without a loop over them.
     """
     rows = sweeping_axis(space.option)
     for name, operand in _operands_by_name(space).items():
@@ -69,14 +70,14 @@ def prefetch_constraints(space: Choices) -> Iterator[DecisionClause]:
 
 
 def _asked_or(name: str, facts: Facts, why: str) -> DecisionClause:
-    """Return the constraint that one of these facts holds if there is a prefetch."""
+    """Return the constraint that a prefetch requires one of these facts."""
     return DecisionClause(
         (Is(name, (0,)), *facts), "fix-crossing", lambda made: f"{name} = {made[name]} is impossible: {why}"
     )
 
 
 def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
-    """Yield the condition, for each loop, that it moves to other elements of an input.
+    """Yield, for each loop, the fact that its next iteration reads other elements of an input.
 
     These loops run over the register blocks of the input, over blocks of a sum, and from row to row of
     pieces.
@@ -113,7 +114,7 @@ def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSched
 
 
 def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the prefetch decisions of a nest: for each operand, those of its outermost prefetch."""
+    """Return the decisions about prefetches that a nest has. The outermost prefetch of an operand decides."""
     into = {prefetch.operand: prefetch.cache for prefetch in reversed(nest.prefetches)}
     found: dict[str, int] = {}
     for name, operand in _operands_by_name(space).items():

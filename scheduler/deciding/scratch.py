@@ -94,7 +94,7 @@ def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
 def _in_windows(
     space: Choices, operand: TileOperand, tiles: Mapping[str, Cost], reach: int
 ) -> Iterator[Cost]:
-    """Yield the tiles along each axis. A window counts along both of its axes."""
+    """Yield factors of the tiles in a buffer. The two axes of a window have one factor in common."""
     axes = {axis.name: axis for axis in space.option.axes}
     rest = dict(tiles)
     for window in operand.staging.windows:
@@ -106,7 +106,7 @@ def _in_windows(
 
 
 def _tiles(space: Choices, axis: TileAxis) -> tuple[Cost, Cost, Cost]:
-    """Return the tiles along an axis of a buffer for one register block, one cache block, or the whole axis."""
+    """Return the tiles of an axis in a buffer: for a register block, for a cache block, and for the whole axis."""
     size = Decision(space.block(axis))
     held: Cost = Const(1)
     if not axis.is_reduction or axis == summed_axis(space.option):

@@ -17,7 +17,7 @@ from isamap.scheduler.deciding.summing import sum_choices
 
 
 def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment]:
-    """Yield assignments that each minimise the use of some scratchpad. If none of them fits, no other does."""
+    """Yield assignments that need the fewest bytes of a scratchpad. If none of them fits, no other one does."""
     sums = [axis for axis in space.axes if axis.is_reduction]
     rests = any(o.is_accumulator and o.staging.stage_whole for o in space.option.operands)
     iterations = next(iter(sum_choices(space, block)), dict[str, int]())

@@ -45,7 +45,7 @@ def pipelined_operands(space: Choices) -> tuple[TileOperand, ...]:
 
 
 def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
-    """Return the values that an operand's decision may have, or () if the fixed value is not possible.
+    """Return the possible values of an operand's decision, or () if a fixed value is impossible.
 
     Parts that threads perform have their buffers filled at once.
     """
@@ -84,7 +84,7 @@ def copies(space: Choices, operand: TileOperand) -> Cost:
 
 
 def shared_by_iterations(operand: TileOperand) -> int:
-    """Return the decision value with which the iterations of a loop share the copies of an operand."""
+    """Return the value of the decision with which the iterations of a loop share the copies of an operand."""
     return 1 if operand.is_accumulator else CONCURRENT
 
 
@@ -94,19 +94,19 @@ def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
 
 
 def allow_stagings(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
-    """Return the allowed stagings of an operand: a software-pipelined operand has to be staged per block."""
+    """Return how an operand may be staged, or None for any way. Software pipelining requires a copy per block."""
     if not space.fixed.get(name_of(space, operand), 0):
         return None
     return (1,) if crossing_values(space, operand) else ()
 
 
 def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
-    """Return whether an operand's buffer outlives its iteration, so that it needs two copies."""
+    """Return whether an operand is copied in another iteration, so that its buffer has several copies."""
     return made.get(name_of(space, operand), 0) > 0
 
 
 def crossing_constraints(space: Choices) -> Iterator[DecisionClause]:
-    """Yield the constraints of operands that are copied across iterations."""
+    """Yield the constraints on operands that are copied in another iteration."""
     for operand in pipelined_operands(space):
         yield from _constraints(space, operand)
 
@@ -154,7 +154,7 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[DecisionClaus
 
 
 def _interleaved_copies(space: Choices, operand: TileOperand) -> Iterator[DecisionClause]:
-    """Yield constraints on copies that are interleaved with a reduction loop: each outer loop has its axis alone."""
+    """Yield the constraints on copies that are interleaved with a sum: no other block loop is between both."""
     name = name_of(space, operand)
 
     def constraint(facts: Iterable[Fact], why: str) -> DecisionClause:
@@ -172,13 +172,13 @@ def _interleaved_copies(space: Choices, operand: TileOperand) -> Iterator[Decisi
 
 
 def _is_dealt(space: Choices) -> bool:
-    """Return whether partitions among threads are searched or fixed."""
+    """Return whether the loops are divided among threads, or may be."""
     names = (parallel_of(space.statement, axis.name) for axis in space.option.axes)
     return bool(space.option.parts) or any(space.fixed.get(name, 1) > 1 for name in names)
 
 
 def still(space: Choices) -> dict[str, int]:
-    """Return the value 0 (no pipelining) for each software-pipelining decision that is still open."""
+    """Return 0 (no pipelining) for each decision about software pipelining that is open."""
     found = {
         name_of(space, operand): crossing_values(space, operand) for operand in pipelined_operands(space)
     }
@@ -223,7 +223,7 @@ def _last_sum(nest: NestSchedule) -> str:
 
 
 def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the software-pipelining decisions of a nest. Only lanes copy more than one iteration ahead."""
+    """Return the decisions about software pipelining that a nest has."""
     deep = {o.name for o in pipelined_operands(space) if is_filled_by_lanes(space.option, o)}
     ahead = {
         s.operand: s.ahead if s.operand in deep else CONCURRENT if s.into else 1

@@ -47,7 +47,7 @@ def fitting(
     limits: tuple[int, ...],
     most: int,
 ) -> tuple[tuple[int, ...], ...]:
-    """Return unroll factors above 1 for at most two axes that fit the registers, `limits` and the product `most`."""
+    """Return the unroll factors of at most two axes that fit the registers, `limits` and the product `most`."""
     found: list[tuple[int, ...]] = []
     first, second = (*limits, 1, 1)[:2]
     for i in range(2, first + 1) if limits else (1,):
@@ -60,7 +60,7 @@ def fitting(
 
 
 def _fits(takers: Sequence[RegisterNeed], registers: dict[str, int], factors: tuple[int, ...]) -> bool:
-    """Return whether some order of the unrolled axes fits the registers of each memory."""
+    """Return whether the live tiles fit into the registers in some order of the unrolled axes."""
     return any(_fits_in_order(takers, registers, factors, o) for o in permutations(range(len(factors))))
 
 
@@ -79,7 +79,7 @@ def _fits_in_order(
 
 
 def live(follows: Sequence[bool], factors: Sequence[int], *, is_accumulator: bool) -> int:
-    """Return the number of live tiles: all tiles of an accumulator, of another operand those that are reused.
+    """Return the number of live tiles. All tiles of an accumulator live, and of an input those that are reused.
 
     Both arguments are given per unrolled axis, outer to inner: whether the operand follows it, and its
     factor.
@@ -146,7 +146,7 @@ class Space:
 
     @property
     def splits_sum(self) -> bool:
-        """True if a sum is partitioned among threads."""
+        """Whether a sum is divided among threads."""
         dealt = {name for name, _ in self.option.parts}
         return any(axis.is_reduction and axis.name in dealt for axis in self.option.axes)
 
@@ -160,12 +160,12 @@ class Space:
         return stage_of(self.statement, operand.name)
 
     def order_pairs(self) -> tuple[tuple[str, TileAxis, TileAxis], ...]:
-        """Return the order decisions of cache-block loops: name, outer axis for value 1, other axis."""
+        """Return the decisions about the order of cache-block loops: name, outer axis if it is 1, other axis."""
         pairs = combinations(self.axes, 2)
         return tuple((order_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
 
     def sweep_pairs(self) -> tuple[tuple[str, TileAxis, TileAxis], ...]:
-        """Return the pairs of axes whose register-block loops may be in either order."""
+        """Return the decisions about the order of register-block loops: name, outer axis if it is 1, other axis."""
         pairs = combinations(self.register_axes, 2)
         return tuple((sweep_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
 
@@ -179,7 +179,7 @@ class Space:
         return self.allowed(self.stage(operand), staged_by(self, operand, values))
 
     def allowed(self, name: str, values: list[int]) -> tuple[int, ...]:
-        """Return the values of a decision that the fixed decisions allow."""
+        """Return the values of a decision with which the fixed decisions agree."""
         return tuple(value for value in values if self.fixed.get(name, value) == value)
 
     @property
@@ -197,7 +197,7 @@ class Space:
         return all(is_met(constraint.facts, assignment) for constraint in self.rules.constraints)
 
     def fits_scratchpads(self, assignment: Assignment) -> bool:
-        """Return whether the staged operands fit into their scratchpads."""
+        """Return whether all buffers fit into their scratchpads."""
         return all(is_met((capacity,), assignment) for capacity in self.rules.capacities)
 
     def is_feasible(self, assignment: Assignment) -> bool:
@@ -222,7 +222,7 @@ class Space:
         )
 
     def register_blocks(self) -> tuple[RegisterBlock, ...]:
-        """Return the unroll factors per register axis that fit into the registers, smallest first."""
+        """Return the unroll factors of axes that fit into the registers, smallest blocks first."""
         found: set[tuple[int, ...]] = set()
         axes = self.register_axes
         for count in range(min(MAX_UNROLLED_AXES, len(axes)) + 1):
@@ -232,7 +232,7 @@ class Space:
         return tuple({axis.name: factor for axis, factor in zip(axes, b, strict=True)} for b in allowed)
 
     def _blocks_along(self, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Yield factors that exceed 1 on the chosen axes only."""
+        """Yield the unroll factors that are above 1 on exactly the chosen axes."""
         axes = self.register_axes
         names = [axes[position].name for position in chosen]
         limits = tuple(min(issues_along(axes[position]), MAX_UNROLLED) for position in chosen)
@@ -253,7 +253,7 @@ class Space:
         return all(self.fixed.get(self.unroll(axis), factor) == factor for axis, factor in pairs)
 
     def _fixed_block(self) -> list[tuple[int, ...]]:
-        """Return the register block that a user has fixed, if it unrolls more axes than the search does."""
+        """Return the fixed register block, if it unrolls more axes than the search does."""
         limits = [min(issues_along(axis), MAX_UNROLLED) for axis in self.register_axes]
         block = tuple(self.fixed.get(self.unroll(axis), 1) for axis in self.register_axes)
         inside = all(1 <= factor <= limit for factor, limit in zip(block, limits, strict=True))
@@ -264,12 +264,12 @@ class Space:
         return self._needs(block, self.unroll_order(block))[0] <= 0
 
     def unroll_order(self, block: RegisterBlock) -> tuple[str, ...]:
-        """Return the unrolled axes, outer to inner, in the order that needs fewest registers."""
+        """Return the unrolled axes in the order that needs the fewest registers, the outermost first."""
         orders = list(permutations([name for name, factor in block.items() if factor > 1]))
         return min(orders, key=lambda order: (self._needs(block, order), orders.index(order)))
 
     def _needs(self, block: RegisterBlock, order: tuple[str, ...]) -> tuple[int, int]:
-        """Return the missing registers of the most overfull memory, and the sum of all needed registers."""
+        """Return how many registers the fullest memory lacks, and how many are needed in total."""
         needed = dict(self.option.between)
         for operand in self.option.operands:
             live = live_tiles(operand, block, order)
@@ -279,7 +279,7 @@ class Space:
         return max(missing, default=0), sum(needed.values())
 
     def blocks(self, axis: TileAxis, unroll: int) -> tuple[int, ...]:
-        """Return the cache-block sizes of an axis in elements, largest first. The full extent means no blocking."""
+        """Return the possible cache-block sizes of an axis in elements, largest first. The extent is no blocking."""
         step = unroll * axis.tile
         fixed = self.fixed.get(self.block(axis))
         if fixed is not None and fixed < axis.extent:
@@ -300,16 +300,16 @@ class Space:
 
 
 def issues_along(axis: TileAxis) -> int:
-    """Return how many issues an axis takes."""
+    """Return the number of issues along an axis."""
     return -(-axis.extent // axis.tile)
 
 
 def issues_of(option: NestOption) -> int:
-    """Return the number of issues that compute the whole statement."""
+    """Return the number of issues of the whole statement."""
     return prod(map(issues_along, option.axes))
 
 
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
-    """Return the number of live tiles: all tiles of an accumulator, of another operand those that are reused."""
+    """Return the number of live tiles. All tiles of an accumulator live, and of an input those that are reused."""
     follows = [axis in operand.axes for axis in order]
     return live(follows, [block[axis] for axis in order], is_accumulator=operand.is_accumulator)

@@ -39,7 +39,7 @@ def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
 
 
 def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
-    """Return the unroll factors as decisions, or one empty decision if there is no choice."""
+    """Return the unroll factors of the sum as decisions, or one empty decision if they are not open."""
     axis = summed_axis(space.option)
     if axis is None:
         return [{}]
@@ -47,7 +47,7 @@ def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
 
 
 def vary_factors(space: Space, current: Assignment) -> list[dict[str, int]]:
-    """Return other unroll factors to try, each with the cache block nearest to the current one."""
+    """Return other unroll factors, each with the nearest cache blocks that fit it."""
     axis = summed_axis(space.option)
     if axis is None:
         return []

@@ -15,7 +15,7 @@ MOST_SWEPT_TILE = 2
 
 
 def summed_axis(option: NestOption) -> TileAxis | None:
-    """Return the innermost reduction axis if its loop may be unrolled: it iterates, and all inputs depend on it.
+    """Return the innermost reduction axis with several iterations, or None unless all inputs depend on it.
 
     An input that does not follow it would have to stay in registers until the next iteration.
     """
@@ -25,7 +25,7 @@ def summed_axis(option: NestOption) -> TileAxis | None:
 
 
 def sweeping_axis(option: NestOption) -> TileAxis | None:
-    """Return the reduction axis along which a register block may read a few stream rows, each by separate loads."""
+    """Return the reduction axis along which separate loads may read a few rows of a stream, or None."""
     axis = summed_axis(option)
     if axis is None or axis.tile > MOST_SWEPT_TILE:
         return None
@@ -33,7 +33,7 @@ def sweeping_axis(option: NestOption) -> TileAxis | None:
 
 
 def keeps_sums(option: NestOption) -> bool:
-    """Return whether sums stay in registers while other units fill the buffers of inputs, block by block.
+    """Return whether sums stay in registers while other units fill the buffers of inputs block by block.
 
     Lanes do so. Other machines keep the sums of blocks in their scratchpads, or copy through registers.
     """
@@ -42,7 +42,7 @@ def keeps_sums(option: NestOption) -> bool:
 
 
 def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
-    """Yield each reduction axis with the fact that its loop inside the register block has further iterations."""
+    """Yield each reduction axis with the fact that its loop inside a register block has a next iteration."""
     summed = summed_axis(space.option)
 
     def one(axis: TileAxis) -> Cost:
@@ -55,7 +55,7 @@ def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
 
 
 def sum_constraints(space: Choices) -> Iterator[DecisionClause]:
-    """Yield the constraint that partial sums have a buffer where the tensor's type is too narrow for them."""
+    """Yield the constraint that partial sums have a buffer if their tensor has a narrower type."""
     for operand in space.option.operands:
         if operand.is_accumulator and operand.staging.stage_whole:
             stage = space.stage(operand)

@@ -22,7 +22,7 @@ PIECE_LINES = 4
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The tiling of an axis with more than one issue. Units: `step` and `block` in elements, the others are counts.
+    """The loops of each axis with several issues. Units: `step` and `block` in elements, the others are counts.
 
     `step` is what a register block covers, `blocks` how many cache blocks there are, `iterations` the register
     blocks (of a summing axis: issues) in one cache block, `steps` those of the whole axis. `kept` caches the loops.
@@ -112,7 +112,7 @@ def _loop(space: Space, axis: str, trips: Cost, inside: Mapping[str, Cost]) -> T
 def _choose_by_order(
     names: Mapping[tuple[str, str], str], outer: TileAxis, inner: TileAxis, within: Cost, beyond: Cost
 ) -> Cost:
-    """Return `within` if the loop of `inner` is inside that of `outer`, else `beyond`."""
+    """Return `within` if the loop of `inner` is decided to be inside that of `outer`, else `beyond`."""
     name = names.get((outer.name, inner.name))
     if name is not None:
         return Cases(name, ((0, beyond), (1, within)))
@@ -138,13 +138,13 @@ def _footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, C
 
 
 def _in_pieces(space: Space, operand: TileOperand) -> bool:
-    """Return whether loops may touch less than a line of the operand's rows in its tensor."""
+    """Return whether loops may access less than a line of the operand's rows in its tensor."""
     tile = next((a.tile for a in space.option.axes if a.name == operand.layout.dense_axis), 0)
     return 0 < tile * operand.layout.tensor_bytes < operand.layout.least_row_bytes
 
 
 def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
-    """Return the bytes of an operand in its tensor, and in all its staging buffers."""
+    """Return the bytes of an operand in its tensor, and the bytes of all of its staging buffers."""
     known = space.sizes.get(operand.name)
     if known is None or known[0] is not operand:
         staged = times(operand.staging.staged_bytes, *(extent_of(space, axis, {}) for axis in operand.axes))
@@ -154,7 +154,7 @@ def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
 
 
 def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> Cost:
-    """Return one of two costs, depending on whether the operand is read from its tensor or from a buffer."""
+    """Return `direct` if the operand is read in place, and `staged` if it is read from a buffer."""
     values = space.stage_values(operand)
     if all(value == 0 for value in values):
         return direct
@@ -164,14 +164,14 @@ def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> 
 
 
 def extent_of(space: Space, axis: str, extents: Mapping[str, Cost]) -> Cost:
-    """Return the distance that loops of these extents cover along an axis: all of it if it has no decisions."""
+    """Return the elements that loops of these extents cover along an axis. Without decisions it is all of them."""
     if axis in extents:
         return extents[axis]
     return Const(next(a.extent for a in space.option.axes if a.name == axis))
 
 
 def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> tuple[Cost, ...]:
-    """Return the extents that loops cover along a tensor's axes. Windows overlap, and caches hold whole lines."""
+    """Return the elements that loops cover along a tensor's axes, with overlapping windows and whole lines."""
     line = Const(operand.layout.least_row_bytes // max(1, operand.layout.tensor_bytes))
     if not operand.layout.subscripts:
         covered = {axis: extent_of(space, axis, extents) for axis in operand.axes}
@@ -192,7 +192,7 @@ def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Co
 def reloads(
     space: Space, operand: TileOperand, nest: tuple[TilingLoop, ...], caches: Sequence[Cache]
 ) -> tuple[tuple[Cost, ...], tuple[Cost, ...]]:
-    """Return, in place and staged, how often each loop independent of the operand makes the last cache reload it.
+    """Return how often loops that do not depend on an operand reload it: factors in place, and staged.
 
     It does where its body touches more than the cache holds, or takes longer than the cache keeps anything,
     and no cache before it holds and keeps all of that.
@@ -216,7 +216,7 @@ def reloads(
 
 
 def _while_kept(space: Space, loop: TilingLoop, caches: Sequence[Cache]) -> Cost:
-    """Return how often the last cache reloads data that fits into it together with all data of the body."""
+    """Return how often data that fit into the last cache are reloaded, because the cache drops them in time."""
     *nearer, cache = caches
     points = kept_points(space, cache)
     if not points:
@@ -240,7 +240,7 @@ def usable_bytes(cache: Cache) -> int:
 
 
 def kept_points(space: Space, cache: Cache) -> int:
-    """Return how many points are computed before a cache drops untouched lines, or 0 if it keeps them."""
+    """Return the points that are computed before a cache drops a line without access, or 0 if it never does."""
     option = space.option
     issues = prod(issues_along(axis) for axis in option.axes)
     if not cache.kept_ns or issues * option.interval_ns <= cache.kept_ns:
@@ -263,7 +263,7 @@ def rows_held(operand: TileOperand, cache: Cache) -> int:
 
 
 def rows_apart(pitch_bytes: int, cache: Cache) -> int:
-    """Return the number of rows at this pitch of which a cache holds one piece each."""
+    """Return how many rows at this pitch can each have one piece in a cache."""
     way_bytes = max(1, cache.capacity_bytes // cache.ways)
     near_bytes = PIECE_LINES * cache.line_bytes // cache.ways
     return cache.ways * _rows_apart(pitch_bytes, way_bytes, near_bytes)
@@ -271,7 +271,7 @@ def rows_apart(pitch_bytes: int, cache: Cache) -> int:
 
 @lru_cache(maxsize=1024)
 def _rows_apart(pitch_bytes: int, way_bytes: int, near_bytes: int) -> int:
-    """Return after how many rows at this pitch a row starts in the same set again, within `near_bytes`."""
+    """Return the number of rows after which a row maps to the same set, or to one within `near_bytes`."""
     for apart in range(1, way_bytes // gcd(pitch_bytes, way_bytes)):
         beyond = apart * pitch_bytes % way_bytes
         if min(beyond, way_bytes - beyond) <= near_bytes:

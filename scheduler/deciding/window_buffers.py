@@ -16,12 +16,12 @@ from isamap.scheduler.deciding.option_view import Choices
 
 
 def reaches_of(window: WindowOverlap, option: NestOption) -> tuple[int, ...]:
-    """Return the distance from the first to the last tap of a window, for each plane. Units: elements."""
+    """Return the distance from the first to the last tap of a window for each plane. Units: elements."""
     return window.reaches(next(a.extent for a in option.axes if a.name == window.tap))
 
 
 def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, window: WindowOverlap) -> Cost:
-    """Return `shared` or `own`, depending on whether a block contains all taps."""
+    """Return `shared` if a block contains all taps of a window, else `own`."""
     tap = next(a for a in space.option.axes if a.name == window.tap)
     if operand.is_accumulator:
         return own
@@ -30,14 +30,14 @@ def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, win
 
 
 def tiles_in_window(window: WindowOverlap, option: NestOption, along: TileAxis, tiles: Cost) -> Cost:
-    """Return the number of tiles that a window of the given tiles takes in a buffer."""
+    """Return the number of tiles in a buffer for a window over these tiles."""
     reaches = reaches_of(window, option)
     plane = CeilDiv(Add((times(along.tile, tiles), Const(reaches[0]))), Const(along.tile))
     return times(len(reaches), plane)
 
 
 def filled_again(space: Choices, operand: TileOperand) -> Iterator[Cost]:
-    """Yield, for each window of an operand, the factor by which its elements are loaded more than once.
+    """Yield the factor by which elements of each window are loaded more than once.
 
     The ends of neighbouring blocks overlap. Without all taps each iteration loads its own elements.
     """

@@ -30,7 +30,7 @@ from isamap.source import add_up
 
 
 def _reload_time(tiling: Tiling, carried: CarriedValues, problem: Problem) -> Cost:
-    """Return the time of lines reloaded from the next cache at each step.
+    """Return the time of lines that each step reloads from the next cache.
 
     Lines are reloaded if more rows are read in parallel than the cache sets that they share can hold.
     """
@@ -44,7 +44,7 @@ def _reload_time(tiling: Tiling, carried: CarriedValues, problem: Problem) -> Co
 
 
 def _line_ns(problem: Problem) -> float:
-    """Return the time of a line from the second cache, of rows that share cache sets, if the machine states it."""
+    """Return the time of a line from the second cache for rows in one cache set, or 0 if it is not stated."""
     nearest, *farther = problem.caches
     bytes_per_ns = farther[0].bandwidth_bytes_per_ns if farther else problem.memory_bandwidth_bytes_per_ns
     return problem.rows_behind[0].crowded_piece_ns or nearest.line_bytes / bytes_per_ns
@@ -54,7 +54,7 @@ def _line_ns(problem: Problem) -> float:
 
 
 def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time to move accumulators into and out of registers, and the exposed latency of the last sums.
+    """Return the time to move accumulators to and from registers, and the latency of the last sums.
 
     If loads follow rows out of memory, these moves wait for the same lines and are as exposed as other moves.
     """
@@ -72,14 +72,14 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def moves_of_sums(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns: float) -> Cost:
-    """Return the time of all moves of accumulators, at so much a tile in and out, in place and from a buffer."""
+    """Return the time to move accumulators, given the time of one tile in place and from a buffer."""
     space, (again, _) = tiling.space, _repeats_of_sums(tiling, operand)
     own = prod(issues_along(axis) for axis in space.option.axes if axis.name in operand.axes)
     return by_stage(space, operand, times(own, direct_ns, *again), times(own, staged_ns, *again))
 
 
 def _repeats_of_sums(tiling: Tiling, operand: TileOperand) -> tuple[list[Cost], list[Cost]]:
-    """Return factors of how often a tile of sums is moved, and of how often register blocks are."""
+    """Return factors of the moves of one tile of sums, and factors of the moves of register blocks."""
     space = tiling.space
     again: list[Cost] = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
     loads = accumulator_loads(tiling)
@@ -91,7 +91,7 @@ def _repeats_of_sums(tiling: Tiling, operand: TileOperand) -> tuple[list[Cost], 
 
 
 def least_in_and_out(way: StorageChoice) -> float:
-    """Return the time to move each accumulator once. Of rows that loads follow, only the exposed part counts.
+    """Return the least time to move each accumulator once.
 
     Outlines do not know yet which inputs stream.
     """

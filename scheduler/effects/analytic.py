@@ -44,12 +44,12 @@ class AnalyticModel:
         )
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """Return a lower bound of `expression`, found in some tens of microseconds."""
+        """Return a lower bound of `expression`. It takes some tens of microseconds."""
         return min(_least_ns(way) for way in list_ways(problem, option)) * ROUNDED
 
 
 def _least_ns(way: StorageChoice) -> float:
-    """Return the lower bound: the longest of the overlapping effects with a bound, plus those that add up."""
+    """Return the lower bound: the longest of the overlapping effects, plus the effects that add up."""
     hides: list[float] = []
     on_top: list[float] = []
     for effect in EFFECTS:

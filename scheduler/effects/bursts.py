@@ -57,7 +57,7 @@ def exposed_loads(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) ->
 def _of_input(
     tiling: Tiling, problem: Problem, operand: TileOperand, position: int, missed: Sequence[Misses]
 ) -> Cost:
-    """Return the exposed load time of an input. Streamed inputs are priced by `streams`.
+    """Return the time by which an input's data arrive later than they are used. `streams` prices streamed inputs.
 
     Data that hints have prefetched come from the cache that the hints name.
     """
@@ -79,7 +79,7 @@ def _of_input(
 def _of_levels(
     tiling: Tiling, problem: Problem, operand: TileOperand, position: int, missed: Sequence[Misses]
 ) -> Iterator[tuple[Misses, Cost]]:
-    """Yield the exposed load time of an input from each level."""
+    """Yield the exposed load time of an input for each level that it comes from."""
     space = tiling.space
     element_bytes = max(operand.staging.staged_bytes, operand.layout.tensor_bytes)
     axes = [axis for axis in space.axes if axis.name not in operand.axes]
@@ -99,7 +99,7 @@ def _of_levels(
 
 
 def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: bool) -> float:
-    """Return how many times as long as the traffic the computation must take to hide all traffic."""
+    """Return the factor by which computing must take longer than the traffic in order to hide all of it."""
     stated = problem.memory_streams
     if not is_far or stated is None or operand.staging.is_packed or not in_rows(option, operand):
         return 1.0
@@ -109,7 +109,7 @@ def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: b
 
 @dataclass(frozen=True, slots=True)
 class _Byte:
-    """The time of a byte from a memory, and the part that is already exposed. Units: nanoseconds.
+    """The time of a byte from a memory, and the part of it that is exposed already. Units: nanoseconds.
 
     Issues that take `hides` times as long hide all of it.
     """
@@ -119,13 +119,13 @@ class _Byte:
     hides: float
 
     def part(self, issues_ns: float) -> float:
-        """Return the exposed time of a byte in excess of a nearer memory, given the time of its issues."""
+        """Return the exposed time of a byte beyond that from a nearer memory, given the time of its issues."""
         left = max(0.0, self.hides * self.ns - max(self.before_ns, issues_ns))
         return min(self.ns - self.before_ns, left) / self.ns
 
 
 def _exposed_time(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) -> Cost:
-    """Return the exposed part of the load time of a byte, selected by unroll factors."""
+    """Return the exposed load time of a byte. The unroll factors decide how many issues hide it."""
     if not axes:
         return Const(byte.part(issue_ns))
     axis, *others = axes
@@ -138,5 +138,5 @@ def _exposed_time(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns:
 
 @lru_cache(maxsize=4096)
 def _parts(most: int, byte: _Byte, issue_ns: float) -> tuple[tuple[int, Const], ...]:
-    """Return the exposed part for each number of issues that use a byte."""
+    """Return the exposed load time of a byte for each number of issues that use it."""
     return tuple((n, Const(byte.part(n * issue_ns))) for n in range(1, most + 1))

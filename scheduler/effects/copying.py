@@ -58,7 +58,7 @@ def out_and_back(
     buffers: Cost,
     usable_bytes: Callable[[Cache], int],
 ) -> Cost:
-    """Return the time to write and reread the blocks of an operand that is copied per block, without the copy.
+    """Return the time to write blocks of an operand to a farther memory and to read them again.
 
     It is zero if a block stays in the nearest cache, if results stay in the second one, and for buffers in
     scratchpads. `repeats` are factors of how often the whole operand is copied, `buffers` is the number of
@@ -92,7 +92,7 @@ def out_and_back(
 
 
 def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:
-    """Return the extents that loops cover while a part of the results is in its buffer: until all sums end."""
+    """Return the extents that loops cover while a part of the results is in its buffer."""
     space = tiling.space
     found = {
         axis.name: Const(axis.extent) if axis.is_reduction else tiling.block[axis.name] for axis in space.axes
@@ -112,7 +112,7 @@ def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:
 
 
 def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time to copy an operand into its staging buffer, for an accumulator also the time back."""
+    """Return the time to copy an operand into its buffer, and for accumulators also out of it."""
     space = tiling.space
     if (
         operand.staging.is_packed or operand.staging.flow is not None
@@ -161,7 +161,7 @@ def _barriers(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time of an operand's unpipelined copies per block. An accumulator is copied both ways."""
+    """Return the time of an operand's copies per block if they are not pipelined."""
     once = (
         (2 if operand.is_accumulator else 1)
         * _count_filled(tiling, operand, problem)
@@ -177,14 +177,14 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _count_filled(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
-    """Return the elements that a copy writes. Registers write whole tiles, descriptors only existing elements."""
+    """Return the elements that a copy writes. Copies by registers write whole tiles."""
     followed = [axis for axis in tiling.space.option.axes if axis.name in operand.axes]
     existing = operand.staging.mover or operand.staging.homes[0] not in ("", *problem.private)
     return prod(a.extent if existing else ceil(a.extent / a.tile) * a.tile for a in followed)
 
 
 def concurrent_copies(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the time of copies per block that other units make concurrently with the sum."""
+    """Return the time of copies per block that separate units make while sums are computed."""
     return (
         interleaved_copies(tiling, operand, _at_once(tiling, operand, problem), problem)
         if operand.staging.is_concurrent
@@ -225,7 +225,7 @@ def least_packing(way: StorageChoice) -> float:
 
 
 def least_loads_and_copies(way: StorageChoice) -> float:
-    """Return the least time of operand loads and of copies that other units make concurrently with the sum.
+    """Return the least time of operand loads, and of copies that separate units make during sums.
 
     The exposed part of copies that are made on demand is not in it: that part is added on top.
     """
@@ -244,7 +244,7 @@ def _copied_ns(operand: TileOperand) -> float:
 
 
 def _least_ns(operand: TileOperand, leak: float) -> float:
-    """Return the least exposed time to copy an element. Units: nanoseconds."""
+    """Return the least time of copying an element that is not hidden. Units: nanoseconds."""
     at_once = (2 if operand.is_accumulator else 1) * _copied_ns(operand)
     if _may_be_concurrent(operand):
         return leak * at_once
@@ -257,7 +257,7 @@ def _least_ns(operand: TileOperand, leak: float) -> float:
 
 
 def copying_time(tiling: Tiling) -> dict[str, Sequence[Cost]]:
-    """Return, per copying unit, the busy time for each operand: of pipelined copies, or of all its traffic."""
+    """Return for each copying unit the time that each operand keeps it busy."""
     operands = tiling.space.option.operands
     again = {o.name: copied_again(tiling, o) for o in operands}
 
@@ -274,7 +274,7 @@ def copying_time(tiling: Tiling) -> dict[str, Sequence[Cost]]:
 
 
 def waits(tiling: Tiling, computing: Cost, loaded: Cost) -> Cost:
-    """Return the time of the computation and of its waits for operands that are copied during it.
+    """Return the time of computing, with the waits for operands that are copied meanwhile.
 
     Lanes copy and compute in turn, but for copies that are made ahead. `loaded` is the time to load registers.
     """
@@ -295,7 +295,7 @@ def _exposed(tiling: Tiling, operand: TileOperand, again: Sequence[Cost]) -> Cos
 
 
 def copied_again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return the factors whose product is the number of times that a whole operand is copied block by block."""
+    """Return factors whose product is how often a whole operand is copied block by block."""
     if not operand.is_accumulator:
         return [*_repeats(tiling, operand), *filled_again(tiling.space, operand)]
     # In a scratchpad sums come and go with each register block, where their tensor can hold them; else they
@@ -314,7 +314,7 @@ def _bandwidth_of(size_bytes: int, problem: Problem) -> float:
 
 
 def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return the factors by which outer loops that an operand does not depend on repeat its copy."""
+    """Return the factors by which loops outside an operand's copy repeat it, for axes that it does not depend on."""
     repeats: dict[str, list[Cost]] = {}
     for name, first, second in tiling.space.order_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):

@@ -26,7 +26,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EffectTime:
-    """The time of an effect: for one operand ("" for none), from one memory or by one unit."""
+    """A part of an effect's time: its operand ("" for none), and the memory or the unit that takes it."""
 
     cost: Cost
     operand: str = ""
@@ -35,7 +35,7 @@ class EffectTime:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A statement under one option, and the costs that several effects share.
+    """A statement under one option, with the costs that several effects use.
 
     `brought` is the time of operand loads. `concurrent` is the time of copies by other units in parallel with the
     sum. `blocks` is the time of the register blocks alone, `missed` the cache misses, and `copying_time` the busy
@@ -77,7 +77,7 @@ class Context:
 
     @property
     def computing(self) -> Cost:
-        """The time of all issues one after another, with the loads that their unit performs between them."""
+        """The time of all issues, and of the loads that the issuing unit performs between them."""
         issues = prod(issues_along(axis) for axis in self.option.axes) * self.option.interval_ns
         return total([Const(issues), *(busy(self.tiling, operand) for operand in _inputs(self.option))])
 
@@ -127,7 +127,7 @@ class Effect:
 
 
 def whole(cost: Callable[[Context], Cost]) -> Parts:
-    """Return an effect with one cost for the whole statement."""
+    """Return a function that gives one time for the whole statement."""
     return lambda context: [EffectTime(cost(context))]
 
 
@@ -135,17 +135,17 @@ OfOperand = Callable[[Tiling, TileOperand, Problem], Cost]
 
 
 def each_operand(cost: OfOperand) -> Parts:
-    """Return an effect with a cost for each operand."""
+    """Return a function that gives a time for each operand."""
     return lambda context: _each(context, cost, context.option.operands)
 
 
 def each_input(cost: OfOperand) -> Parts:
-    """Return an effect with a cost for each operand that is only read."""
+    """Return a function that gives a time for each operand that is only read."""
     return lambda context: _each(context, cost, _inputs(context.option))
 
 
 def each_result(cost: OfOperand) -> Parts:
-    """Return an effect with a cost for each accumulator."""
+    """Return a function that gives a time for each accumulator."""
     return lambda context: _each(context, cost, [o for o in context.option.operands if o.is_accumulator])
 
 

@@ -56,7 +56,7 @@ class EnergyModel:
         return total([Const(issues_of(option) * option.issue_pj), *parts])
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """Return a lower bound of `expression`: issues with their register accesses, and one store of each result."""
+        """Return a lower bound of `expression`: issues with their register accesses, and a store of each result."""
         energies = required_energies(problem)
         accessed = add_up(
             min(_issued_pj(option, o, energies.access_pj(o.memory), padded=p) for p in (False, True))
@@ -103,7 +103,7 @@ class WithinModel:
     name: str
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Return the objective if the limit is kept, else more than any objective within the limit."""
+        """Return the cost by the objective within the limit, and a higher cost than any such beyond the limit."""
         cost = self.objective.expression(problem, nest, option)
         load = self.bounded.expression(problem, nest, option)
         limit = dict(self.limits)[nest.statement]
@@ -117,13 +117,13 @@ Each = tuple[float, float]
 
 
 def _is_file(operand: TileOperand, problem: Problem) -> bool:
-    """Return whether an operand lies in registers while issues use it."""
+    """Return whether an operand is in registers when an instruction uses it."""
     files = {name for name, _ in problem.registers}
     return operand.memory in files and operand.memory not in operand.staging.homes and operand.registers > 0
 
 
 def _issued_pj(option: NestOption, operand: TileOperand, each: Each, *, padded: bool) -> float:
-    """Return the energy with which all issues read an operand, or write a result."""
+    """Return the energy of all accesses by issues to an operand. `padded` counts whole tiles."""
     own = [axis for axis in option.axes if axis.name in operand.axes]
     others = prod(issues_along(axis) for axis in option.axes if axis not in own)
     elements = _tiled_elements(option, operand) if padded else _elements(own)
@@ -131,7 +131,7 @@ def _issued_pj(option: NestOption, operand: TileOperand, each: Each, *, padded: 
 
 
 def _tiled_elements(option: NestOption, operand: TileOperand) -> int:
-    """Return the elements of all tiles of an operand: no more of a result than are left along `lengths`."""
+    """Return the elements in all tiles of an operand. Tiles of a result are cut along `lengths`."""
     own = [axis for axis in option.axes if axis.name in operand.axes]
     ends = [axis for axis in own if operand.is_accumulator and axis.name in option.lengths]
     inside = prod(axis.tile for axis in ends)
@@ -144,7 +144,7 @@ def _elements(axes: list[TileAxis]) -> int:
 
 
 def _held_elements(option: NestOption, operand: TileOperand) -> int:
-    """Return the elements of an operand that its buffers hold, with each plane of a window counted once."""
+    """Return the elements in all buffers of an operand. Each plane of a window counts once."""
     extents = {a.name: a.extent for a in option.axes if a.name in operand.axes}
     count = 1
     for window in operand.staging.windows:
@@ -155,7 +155,7 @@ def _held_elements(option: NestOption, operand: TileOperand) -> int:
 
 
 def _ways(option: NestOption, operand: TileOperand, each: Each) -> Each:
-    """Return the energies that apply to an operand: of reads for inputs, of writes for results, of both for sums."""
+    """Return the energies of one access to an operand: of a read, and of a write. Those that do not occur are 0."""
     reads = not operand.is_accumulator or option.is_sum
     return each[0] if reads else 0.0, each[1] if operand.is_accumulator else 0.0
 
@@ -175,7 +175,7 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
     result = next((o.memory for o in counted if is_copy and o.is_accumulator), None)
 
     def carried_pj(outer: str, inner: str, outer_bytes: int, moves: Each) -> float:
-        """Return the energy of moving an element between two memories, in each direction that applies."""
+        """Return the energy to move an element between two memories, in the directions in which it moves."""
         link = energies.link_pj(outer, inner)
         out, into = energies.access_pj(outer), energies.access_pj(inner)
         ways = (
@@ -185,7 +185,7 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
         return sum(_ways(option, operand, ways))
 
     def used_pj(home: str, home_bytes: int, moves: Each, *, padded: bool) -> Cost:
-        """Return the energy of bringing tiles from a memory to all issues."""
+        """Return the energy to move tiles from a memory to all issues."""
         memory = operand.memory if is_file or operand.memory in operand.staging.homes else home
         read, written = energies.access_pj(memory)
         read += energies.link_pj(memory, result) if result is not None else 0.0

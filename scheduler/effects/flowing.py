@@ -33,7 +33,7 @@ from isamap.source import add_up
 
 
 def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield the times of stores after the last sum that do not overlap the computation of its last tiles."""
+    """Yield the store times after the last sum that do not overlap with computing the last tiles."""
     option = tiling.space.option
     tile_ns = _taken_out_ns(tiling, operand, flow)
     yield from _late_results(tiling, operand, flow)
@@ -43,7 +43,7 @@ def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield the waits after sums that depend on each other. Sums in one buffer copy include the last waits.
+    """Yield the waits after dependent sums. A single buffer has the last results' waits after each block.
 
     They do so if storing them and initialising the next ones takes longer than the computation.
     """
@@ -61,7 +61,7 @@ def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield the delay of the last tile's computation after its issue, and of its result after the unit is free."""
+    """Yield the latency of the last tile after its issue, and that of its result after its unit is free."""
     option, space = tiling.space.option, tiling.space
     yield Const(max(0.0, flow.latency_ns - _taken_out_ns(tiling, operand, flow)))
     late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
@@ -70,7 +70,7 @@ def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
 
 
 def _taken_out_ns(tiling: Tiling, operand: TileOperand, flow: Flow) -> float:
-    """Return the time to store a tile, or 0 if the computing unit stores it, which `sums` already includes."""
+    """Return the time to store a tile, or 0 if the computing unit stores it, whose time includes that."""
     others = tuple((unit, ns) for unit, ns in flow.finished if unit != tiling.space.option.unit)
     return longest_ns(others) / tiles_of(tiling, operand)
 
@@ -96,19 +96,19 @@ LAST_SWEEPS = (1, 2, 4)
 
 
 def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
-    """Return the operands that separate units move."""
+    """Return the operands that separate units move, with the times of their moves."""
     return [(o, o.staging.flow) for o in operands if o.staging.flow is not None]
 
 
 def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
-    """Return the units that copy operands, the links that they share, and the units that move partial sums."""
+    """Return the units that move operands or partial sums, and the shared links that they use."""
     flows = [flow for _, flow in flowing(operands)]
     found = {u for f in flows for busy in (f.begun, f.finished, f.around, f.between) for u, _ in busy}
     return tuple(sorted(found))
 
 
 def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
-    """Return the time that an operand keeps a unit busy. `again` are factors of how often it is moved."""
+    """Return how long an operand keeps a unit busy. The factors `again` say how often it is moved."""
     flow = operand.staging.flow
     if flow is None:
         return Const(0)
@@ -128,7 +128,7 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
-    """Return the time of the computation with all waits, or of the busiest unit, or 0 if no separate unit moves data.
+    """Return the time of computing with all waits, or that of the busiest unit, or 0 without separate units.
 
     A unit counts with the fills before its work and the results behind it.
     """
@@ -186,7 +186,7 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
 
 
 def _within_parts(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
-    """Return how long an input keeps a unit busy while parts of the sums are computed.
+    """Return how long an input keeps a unit busy while parts of sums are computed.
 
     A block that serves a whole part comes before it, of two copies while the part before is computed.
     """
@@ -197,7 +197,7 @@ def _within_parts(tiling: Tiling, operand: TileOperand, unit: str, again: Sequen
 
 
 def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
-    """Yield how long the computation, and the loads into registers, keep all banks of a memory busy."""
+    """Yield how long computing, and the loads into registers, keep all banks of a memory busy."""
     option = tiling.space.option
     operands = {o.name: o for o in option.operands}
     for banked, name, ns in option.banked:
@@ -208,7 +208,7 @@ def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
 
 
 def _of_block(tiling: Tiling) -> Cost:
-    """Return the time to compute one register block, which is not overlapped at the start or the end."""
+    """Return the time of one register block, which overlaps with nothing at the start or at the end."""
     option, space = tiling.space.option, tiling.space
     unrolled = [Decision(space.unroll(axis)) for axis in space.register_axes]
     issues = prod(issues_along(axis) for axis in option.axes if axis.is_reduction)
@@ -216,7 +216,7 @@ def _of_block(tiling: Tiling) -> Cost:
 
 
 def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
-    """Return the time to fill a single buffer and the computing time that waits for it, or 0 for two copies."""
+    """Return the time to fill a single buffer, and of the computing that waits for it. It is 0 for two copies."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
@@ -267,7 +267,7 @@ def _moved_axes(tiling: Tiling, operand: TileOperand) -> list[TileAxis]:
 
 
 def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
-    """Return the delay of data that is loaded after the last read of its buffer, and of the sums that need it."""
+    """Return the delay of data that are loaded after the last read of their buffer, and of sums that need them."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     late_ns = flow.latency_ns + max(0.0, option.latency_ns - option.interval_ns)
@@ -275,7 +275,7 @@ def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost
 
 
 def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many: Cost) -> Cost:
-    """Return one of two costs, depending on whether the issues that fill a block fit into the queues."""
+    """Return `few` if the issues that fill a block fit into the queues, else the larger one of both costs."""
     axes = _moved_axes(tiling, operand)
     most = flow.queued
     if operand.staging.windows:  # they are read to their end, and wait for moves into their last plane
@@ -309,7 +309,7 @@ def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cos
 
 
 def _planes(tiling: Tiling, operand: TileOperand) -> int:
-    """Return the number of two-dimensional planes over which the windows of a buffer extend."""
+    """Return the number of planes of a buffer over which windows extend."""
     return prod(len(reaches_of(window, tiling.space.option)) for window in operand.staging.windows)
 
 
@@ -361,14 +361,14 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
 
 
 def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Cost:
-    """Return how many register blocks read each element of a block. `inside`: before the next block is filled."""
+    """Return how many register blocks read an element of a block. With `inside`, until the next fill."""
     others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
     blocks = [_inside(tiling, operand, a) for a in others if inside]
     return times(*(tiling.iterations[a.name] for a in others), *blocks)
 
 
 def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
-    """Return the number of blocks of another axis inside the loops over an operand's blocks."""
+    """Return how many blocks of another axis the loops inside an operand's block loops have."""
     found: Cost = tiling.blocks[other.name]
     for name, outer, inner in tiling.space.order_pairs():
         own = inner if outer == other else outer
@@ -380,7 +380,7 @@ def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
 
 
 def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) -> Cost:
-    """Return the computing time after the last fill: of a register block, or only of the issues on the last tile.
+    """Return the computing time after the last fill: of a register block, or of the issues on the last tile.
 
     The latter holds where one sweep reads each block of an input and uses a tile when it comes.
     """
@@ -398,7 +398,7 @@ def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) ->
 
 
 def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield the time of an input's initial load before the computation starts: of a block, or of the whole input."""
+    """Yield the time of an input's first load, before computing starts: of a block, or of the whole input."""
     space, whole_ns = tiling.space, longest_ns(flow.begun)
     taps = {window.tap for window in operand.staging.windows}  # which share what one of them brings
     moved = [a for a in space.option.axes if a.name in operand.axes and a.name not in taps]
@@ -436,7 +436,7 @@ def _exchange_time(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequ
 
 
 def _turns(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
-    """Return the time of results that overwrite a single buffer: each block waits until the one before has left it.
+    """Return the time of results in a single buffer: each block waits until the one before has been stored.
 
     One unit that does both, in order, waits for each; 0 with two buffers.
     """
@@ -453,7 +453,7 @@ def _turns(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
 
 
 def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, tiles: int) -> Cost:
-    """Return the wait for the first tile of a block along other axes, beyond the computation of the others."""
+    """Return the wait for the first tile of a block that computing the other tiles does not hide."""
     left_ns = wait_ns - (tiles - 1) * tiling.space.option.interval_ns
     if left_ns <= 0 or not axes:
         return Const(max(0.0, left_ns))
@@ -487,7 +487,7 @@ AGAIN = ((1, 0.0), (2, 1 / 2), (3, 2 / 3), (4, 3 / 4), (6, 5 / 6), (9, 8 / 9))
 
 
 def between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
-    """Return how long a unit stores and reloads partial sums, for each part of a sum."""
+    """Return how long a unit stores and reloads partial sums between the parts of a sum."""
     between, apart = unit_ns(flow.between, unit), unit_ns(flow.apart, unit)
     if not between and not apart:
         return Const(0)
@@ -525,7 +525,7 @@ def in_parts(tiling: Tiling, flow: Flow, computing: Cost, filling: Mapping[str, 
 
 
 def parts_of(tiling: Tiling) -> Cost:
-    """Return the number of parts in which sums are computed."""
+    """Return into how many parts sums are divided."""
     return times(*(tiling.blocks[axis.name] for axis in tiling.space.axes if axis.is_reduction))
 
 

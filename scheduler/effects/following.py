@@ -47,7 +47,7 @@ def row_starts(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[
 
 
 def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return how often each row of a copied input is started: once for each copy of a part of the row.
+    """Return how often each row of a copied input is started: once for each part of the row that is copied.
 
     Copies read a few rows at a time, piece by piece, however register blocks read the buffer
     (`isamap/lower/staging.py`).
@@ -132,5 +132,5 @@ def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, 
 
 
 def room_bytes(problem: Problem) -> int:
-    """Return how many bytes hints may request at once. Rows of two iterations fit into the last cache but one."""
+    """Return the bytes that hints may request in advance, for rows of two iterations."""
     return problem.caches[-2:][0].capacity_bytes // 2

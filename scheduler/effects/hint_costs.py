@@ -1,4 +1,4 @@
-"""Price prefetch hints for later iterations of an input, and select costs by whether hints are issued."""
+"""Price prefetch hints for later iterations of an input, and choose costs by whether there are hints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes:
 
 
 def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """Return the number of bytes that hints for pieces of an input's rows cover.
+    """Return the bytes for which there are hints, for pieces of an input's rows.
 
     Each piece counts as a line at least. Blocks of other axes, or their register blocks, repeat the hints if
     they pass over all pieces.
@@ -102,7 +102,7 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
 
 
 def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
-    """Return `many`, with the part of `few` for the first iterations of each block along an input's rows."""
+    """Return `many`, with a share of `few` for the first iterations of each block along an input's rows."""
     axis = next((axis for axis in tiling.space.axes if axis.name == operand.layout.dense_axis), None)
     if axis is None:
         return many  # rows of one register block: hints are about later rows
@@ -120,6 +120,6 @@ def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: C
 
 
 def _issues_for_lines(option: NestOption, operand: TileOperand, bandwidth: float) -> float:
-    """Return how many issues on each tile of an operand take as long as the load of its lines."""
+    """Return the issues on each tile of an operand that take as long as the load of its lines."""
     tile = prod(axis.tile for axis in option.axes if axis.name in operand.axes)
     return tile * operand.layout.tensor_bytes / bandwidth / option.interval_ns if option.interval_ns else inf

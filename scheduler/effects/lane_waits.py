@@ -1,4 +1,4 @@
-"""Name the time for which lanes wait for each other at a memory. It is in the costs of loads and copies already.
+"""Name the time for which lanes wait for each other at a memory. Costs of loads and copies include it.
 
     arrays that lanes read or write in place      bytes of sectors that no lane uses
     buffers in a memory that lanes share          different words of one bank
@@ -22,7 +22,7 @@ from isamap.scheduler.effects.register_loads import tile_loads
 
 
 def lane_waits(context: Context, *, at_banks: bool) -> Iterator[EffectTime]:
-    """Yield how long lanes wait for each operand, at banks of a memory that a block has, or at other memories."""
+    """Yield how long lanes wait for each operand: at banks of their block's memory, or at other memories."""
     tiling = context.tiling
     for operand in context.option.operands:
         tiles = moves_of_sums if operand.is_accumulator else tile_loads
@@ -38,7 +38,7 @@ def lane_waits(context: Context, *, at_banks: bool) -> Iterator[EffectTime]:
 
 
 def _copies(tiling: Tiling, operand: TileOperand, element_ns: float) -> Cost:
-    """Return the time of all copies of an operand into its buffer, at so much an element."""
+    """Return the time of all copies of an operand into its buffer, given the time of one element."""
     space = tiling.space
     whole = element_ns * prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
     by_value = {0: Const(0), 1: times(whole, *copied_again(tiling, operand)), 2: Const(whole)}

@@ -32,7 +32,7 @@ class StoredOperand:
 
 @dataclass(frozen=True, slots=True)
 class StorageChoice:
-    """A choice for every operand between in-place reads and a buffer. Units: nanoseconds."""
+    """A choice between reading in place and from a buffer, for every operand. Units: nanoseconds."""
 
     problem: Problem
     computing_ns: float
@@ -55,7 +55,7 @@ def list_ways(problem: Problem, option: NestOption) -> Iterator[StorageChoice]:
 
 
 def _brought(operand: TileOperand, tiles: float, elements: int) -> list[StoredOperand]:
-    """Return the loads of an operand in place and from a buffer, as far as they are known."""
+    """Return the load of an operand in place and that from a buffer, if their times are known."""
     found: list[StoredOperand] = []
     if operand.costs.direct_ns is not None:
         found.append(StoredOperand(operand, tiles * operand.costs.direct_ns))
@@ -65,7 +65,7 @@ def _brought(operand: TileOperand, tiles: float, elements: int) -> list[StoredOp
 
 
 def _blocks(problem: Problem, option: NestOption) -> int:
-    """Return the largest number of issues that share an input's tile, given accumulators that fit into registers."""
+    """Return how many issues can share an input's tile at most, with accumulators in registers."""
     registers, most = problem.registers_of(option), MAX_UNROLLED
     for operand in option.operands:
         for memory, each in operand.takes:

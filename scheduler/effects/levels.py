@@ -49,7 +49,7 @@ from isamap.source.records import dataclass
 
 
 def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """Return how often a cache loads each line of an in-place operand while loops advance along its rows."""
+    """Return how often a cache loads a line of an operand in place, while loops advance along its rows."""
     space = tiling.space
     if 0 not in space.stage_values(operand):
         return Const(1)
@@ -80,7 +80,7 @@ def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
 
 
 def _by_pieces(tiling: Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:
-    """Return how often a cache loads each line along other axes. Inner loops may evict a line before its next use."""
+    """Return how often a cache loads a line while loops advance along other axes and may evict it."""
     axis = next((a for a in tiling.space.register_axes if a.name == along), None)
     bytes_apart = step * operand.layout.tensor_bytes
     if axis is None or axis.tile * bytes_apart >= cache.line_bytes:
@@ -151,7 +151,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
 
 
 def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandwidth: float) -> float:
-    """Return the load time of data that an iteration of ordered loops uses first, each line once, though tensors fit.
+    """Return the load time of data that an iteration of ordered loops uses first. Units: nanoseconds.
 
     Units: nanoseconds.
     """
@@ -167,7 +167,7 @@ def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
 
 
 def one_after_another(missed: Sequence[Misses]) -> Cost:
-    """Return the time of all transfers: each level adds the time by which it exceeds the level before it."""
+    """Return the time of all transfers. Each level adds the time by which it is slower than the level before."""
     each = [
         cost
         for level, share in added_by_levels(missed)
@@ -177,12 +177,12 @@ def one_after_another(missed: Sequence[Misses]) -> Cost:
 
 
 def added_by_levels(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
-    """Yield each level with the fraction of its time per line by which it exceeds the previous level."""
+    """Yield each level with the part of its time for a line by which it is slower than the level before."""
     return _add_levels((level, 1.0) for level in missed)
 
 
 def added_in_pieces(missed: Sequence[Misses], *, hinted: bool = False) -> Iterator[tuple[Misses, float]]:
-    """Yield each level with the fraction of its time that is added to the computation on pieces of rows."""
+    """Yield each level with the part of its time that is added to computing on pieces of rows."""
     return _add_levels((m, m.hinted_traffic_factor if hinted else m.traffic_factor) for m in missed)
 
 
@@ -194,11 +194,9 @@ def _add_levels(missed: Iterable[tuple[Misses, float]]) -> Iterator[tuple[Misses
 
 
 def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:
-    """Return how long copying all of an operand takes to read it out of where it lies, and results to write them
-    there: 0 out of the first cache.
+    """Return how long copies read an operand from a distant memory, or write results there, or 0 for the first cache.
 
-    Copies are made before anything is computed on them, or after, and hide behind nothing. Units:
-    nanoseconds.
+    No other work hides these copies, because computing starts after them. Units: nanoseconds.
     """
     if operand.staging.homes[0] or (operand.is_accumulator and tiling.space.splits_sum):
         return 0.0
@@ -239,7 +237,7 @@ def _miss_time(
     again: Cost,
     bandwidth: float,
 ) -> Cost:
-    """Return the time to load an operand `loads` times, in place or staged, and to store an accumulator as often.
+    """Return the time to load an operand `loads` times, in place or staged, and to store accumulators as often.
 
     `again` is how often a line read in place is loaded while it is used.
     """
@@ -281,7 +279,7 @@ def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> 
 
 
 def _fill_times(position: int, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """Yield the time per memory level. Each level counts the time by which it exceeds the nearer one."""
+    """Yield the time of fills for each memory level, each beyond that of the nearer level."""
     near, before_ns = problem.rows_behind[0], 0.0
     for level, rows in zip(missed, problem.rows_behind, strict=False):
         ns = max(0.0, rows.fill_ns - before_ns)

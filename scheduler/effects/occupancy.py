@@ -17,7 +17,7 @@ from isamap.scheduler.effects.effect import Context
 
 
 def work_of_residents(context: Context) -> Cost:
-    """Return the time for which all parts on a core keep its busiest unit busy; one's results are added apart."""
+    """Return how long the busiest unit of a core works for all parts on it. One part's results are added apart."""
     residents = context.problem.residents_of(context.option)
     stored = (
         moves_of_sums(context.tiling, o, o.costs.direct_ns or 0.0, o.costs.staged_ns or 0.0)
@@ -30,7 +30,7 @@ def work_of_residents(context: Context) -> Cost:
 
 
 def idle_cores(context: Context) -> Cost:
-    """Return the time for which a core computes nothing on the average, while the largest part is computed."""
+    """Return the average time for which a core has no work while the largest part is computed."""
     part, problem = context.option, context.problem
     whole = next(o for o in context.nest.options if (o.mapping, o.choose) == (part.mapping, part.choose))
     places = problem.teams(part) * problem.residents_of(part)

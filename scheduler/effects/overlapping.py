@@ -49,7 +49,7 @@ def added_by_copies(
     repeats: Sequence[Cost],
     problem: Problem,
 ) -> Cost:
-    """Return the additional time of copying an operand per block. `at_once` is the time without pipelining.
+    """Return the additional time of an operand's copies per block. `at_once` is the time without pipelining.
 
     `repeats` are factors of how often the whole operand is copied. `afar_ns` is the extra time of all these
     copies because the data are far away, for results in both directions.
@@ -75,7 +75,7 @@ def added_by_copies(
 
 
 def exposed_by_lanes(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
-    """Return the additional time of copies by lanes, which do not compute while they copy.
+    """Return the additional time of copies by lanes, which cannot compute meanwhile.
 
     Copied ahead, what is filled before the first iteration is exposed, and its arrival.
     """
@@ -95,7 +95,7 @@ def exposed_by_lanes(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cos
 
 
 def arrivals(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
-    """Return the time of a loop whose iterations wait for copies that lanes started some iterations before.
+    """Return the time of a loop whose iterations wait for copies that lanes started some iterations earlier.
 
     So many are on their way at the same time, each for as long as it is copied, and as it takes to arrive.
     """
@@ -115,7 +115,7 @@ def _with_arrivals(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]
 
 
 def _copied_ns(tiling: Tiling, operand: TileOperand) -> float:
-    """Return the time in which lanes copy an element. Units: nanoseconds."""
+    """Return the time for which lanes copy an element. Units: nanoseconds."""
     staging = operand.staging
     if staging.flow is not None:
         return max((ns for _, ns in staging.flow.begun), default=0.0) / _elements(tiling, operand)
@@ -146,7 +146,7 @@ def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def busy_with_copies(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
-    """Return how long a separate unit is busy with copies across iterations."""
+    """Return how long copies for other iterations keep a separate unit busy."""
     if not operand.staging.mover or operand not in pipelined_operands(tiling.space):
         return Const(0)
     once = _elements(tiling, operand) * operand.staging.moved_ns_per_element
@@ -159,12 +159,12 @@ def busy_with_copies(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cos
 
 
 def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
-    """Return how often the whole operand is moved. Software-pipelined results are complete and stored once."""
+    """Return factors of how often the whole operand is moved. Software-pipelined results are stored once."""
     return () if operand.is_accumulator else repeats
 
 
 def movers(operands: Iterable[TileOperand]) -> tuple[str, ...]:
-    """Return the units that copy by themselves."""
+    """Return the units that copy operands by themselves."""
     return tuple(
         sorted(
             {
@@ -181,7 +181,7 @@ def _elements(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
-    """Return the time to load sums on demand. Only their write-back is software-pipelined."""
+    """Return the time to load sums when they are needed. Only their write-back is software-pipelined."""
     if not operand.is_accumulator:
         return Const(0)
     both = 2 * operand.staging.pack_ns_per_element
@@ -190,7 +190,7 @@ def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
 
 
 def accumulator_loads(tiling: Tiling) -> list[Cost]:
-    """Return the factors of how often accumulators enter registers: per register block, per block of summing axes."""
+    """Return factors of how often accumulators enter registers: per register block, and per block of sums."""
     return [
         tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
         for axis in tiling.space.axes
@@ -198,7 +198,7 @@ def accumulator_loads(tiling: Tiling) -> list[Cost]:
 
 
 def _first_fills(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return the factors of the elements that are filled before a loop starts: one block per start."""
+    """Return factors of the elements that are filled before loops start: one block for each start."""
     followed = tiling.space.axes_of(operand)
     found: list[Cost] = []
     for axis in tiling.space.option.axes:
@@ -212,7 +212,7 @@ def _first_fills(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 
 
 def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """Return the factors of the elements that are written back after a loop: one register block per end."""
+    """Return factors of the elements that are stored after loops end: one register block for each end."""
     axes = tiling.space.register_axes
     found: list[Cost] = []
     for axis in tiling.space.option.axes:
@@ -235,7 +235,7 @@ def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 def _around(
     tiling: Tiling, axis: TileAxis, axes: Sequence[TileAxis], one: Cost, each: Cost, *, sweep: bool
 ) -> list[Cost]:
-    """Return `each` if the loop of an axis encloses another loop with several iterations, else `one`."""
+    """Return factors with `each` if an axis' loop is around another loop with several iterations, else `one`."""
     space = tiling.space
     trips = tiling.iterations if sweep else tiling.blocks
     found: list[Cost] = []
@@ -251,7 +251,7 @@ def _around(
 
 
 def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """Yield the exposed parts of hidden time, of hints and of traffic. Prefetched inputs expose less."""
+    """Yield the parts of hidden time, of hints and of traffic that are exposed because overlap is imperfect."""
     model = problem.model
     yield times(model.leak_factor, hidden)
     operands = tiling.space.option.operands

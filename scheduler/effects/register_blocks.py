@@ -24,7 +24,7 @@ def block_sums(space: Space, loops: LoopTimes) -> Cost:
 
 
 def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
-    """Return the time of one step of all reduction axes in a register block."""
+    """Return the time of a register block for one step of all reduction axes."""
     option = space.option
     inputs = [operand for operand in option.operands if not operand.is_accumulator]
     chain = option.latency_ns if any(axis.is_reduction for axis in space.axes) else 0.0
@@ -76,7 +76,7 @@ def _unroll_factors(space: Space, names: Sequence[str]) -> list[Cost]:
 
 
 def summing_issues(option: NestOption) -> int:
-    """Return the number of issues of one sum."""
+    """Return the number of issues that one sum takes."""
     return prod(issues_along(axis) for axis in option.axes if axis.is_reduction)
 
 
@@ -107,6 +107,6 @@ def chains(tiling: Tiling) -> Cost:
 
 
 def over_blocks(space: Space, body: Cost) -> Cost:
-    """Return the cost of a body, multiplied by the number of register blocks."""
+    """Return the cost of a body times the number of register blocks."""
     axes = tuple((space.unroll(axis), issues_along(axis)) for axis in space.register_axes)
     return OverBlocks(axes, body) if axes else body

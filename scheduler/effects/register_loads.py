@@ -20,14 +20,14 @@ def loads(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def busy(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return how long an input's loads occupy the computing unit."""
+    """Return how long the loads of an input occupy the computing unit."""
     if not operand.costs.direct_busy_ns and not operand.costs.staged_busy_ns:
         return Const(0)
     return tile_loads(tiling, operand, operand.costs.direct_busy_ns, operand.costs.staged_busy_ns)
 
 
 def tile_loads(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns: float) -> Cost:
-    """Return the time of all loads of an input, at so much a tile in place and from a buffer."""
+    """Return the time to load all tiles of an input, given the time of one tile in place and from a buffer."""
     own = prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)
     others = [tiling.steps[axis.name] for axis in tiling.space.axes if axis.name not in operand.axes]
     return by_stage(tiling.space, operand, times(own, direct_ns, *others), times(own, staged_ns, *others))
@@ -44,7 +44,7 @@ def hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the exposed time of hints for data that streams or arrives late.
+    """Return the exposed time of hints for data that are streamed or late.
 
     Hints are not exposed in parallel with loads that follow rows and wait for memory, nor if they name whole
     rows in sequence that are read in place.

@@ -57,7 +57,7 @@ def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
-    """Return the time to start all rows of an input from the memory beyond the cache of this level.
+    """Return the time to start all rows of an input from the memory behind this cache.
 
     It is zero if the tensors are in another memory. Each row counts once, because data that is read again is
     in a near cache. Copies of data in near caches are priced together with what they start.
@@ -92,7 +92,7 @@ def rows_together(operand: TileOperand, tlb: Tlb) -> int:
 
 
 def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
-    """Return how many rows of a page form a run, in which rows of a few lines follow each other without gaps.
+    """Return how many rows of a page are adjacent, each with few lines, so that they count as one run.
 
     If they are read whole and one after the other, they start one stream. Each longer row is its own stream.
     """
@@ -150,7 +150,7 @@ class _Rows:
 
 
 def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
-    """Return the time to start pieces of rows on more pages than a prefetcher follows.
+    """Return the time to start pieces of rows that lie on more pages than a prefetcher follows.
 
     Each piece takes the full time, even if it is short. The limit is half of the pages that the first TLB
     holds, because other operands share it. Large pages do not change it.
@@ -164,7 +164,7 @@ def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
 
 
 def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
-    """Return the time to read rows in place, piece by piece. Pieces of followed rows are late, too, hinted ones less.
+    """Return the time to read rows in place by pieces, with the delay of pieces that the prefetcher follows.
 
     If pieces are shorter than a line, no more of them are late than a row has lines.
     """
@@ -189,7 +189,7 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
 
 
 def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
-    """Return the time to start all rows from memory. Pieces of one or two lines end before a prefetcher starts."""
+    """Return the time to start all rows from memory. Pieces of one or two lines end before a start takes effect."""
     stated, element_bytes = rows.stated, rows.operand.layout.tensor_bytes
     usual = rows.started_ns(pieces)
     if not stated.short_bytes:
@@ -199,7 +199,7 @@ def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
 
 
 def _side_by_side(rows: _Rows, problem: Problem, in_time: Cost) -> Cost:
-    """Return the time to start rows from memory, with the delay of rows that a sum reads in parallel."""
+    """Return the time to start rows from memory, with the delay of rows that a sum reads together."""
     tiling, operand = rows.tiling, rows.operand
     stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
     along = any(a.is_reduction and a.name == operand.layout.dense_axis for a in tiling.space.option.axes)

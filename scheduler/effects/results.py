@@ -109,7 +109,7 @@ def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
 
 
 def _if_copied_by_blocks(tiling: Tiling, by_blocks: Cost, otherwise: Cost) -> Cost:
-    """Return `by_blocks` if a register block takes the whole sum, so that each copies its own part, else `otherwise`.
+    """Return `by_blocks` if a register block has the whole sum and so copies its own part, else `otherwise`.
 
     `otherwise` must not exceed `by_blocks`, so that costs grow with their decisions.
     """
@@ -140,7 +140,7 @@ def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces:
 
 
 def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return how many lines of a row its pieces load.
+    """Return the number of lines that the pieces of a row load.
 
     A line counts again if a piece begins in the middle of it and it is no longer in a near cache.
     """
@@ -164,7 +164,7 @@ def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost
 
 
 def _own_loops(tiling: Tiling, operand: TileOperand) -> list[TilingLoop]:
-    """Return the loops along rows: over cache blocks, and over the register blocks in them."""
+    """Return the loops over cache blocks along a row, and over the register blocks in them."""
     return [loop for loop in loops(tiling) if loop.axis == operand.layout.dense_axis]
 
 

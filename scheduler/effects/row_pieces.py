@@ -46,7 +46,7 @@ from isamap.scheduler.effects.levels import Misses, added_by_levels, added_in_pi
 
 
 def pieces_at_least(tiling: Tiling, problem: Problem) -> Cost:
-    """Return the least time of conflict misses among pieces of inputs. Units: nanoseconds."""
+    """Return the least time of conflict misses of inputs that are read by pieces. Units: nanoseconds."""
     if not problem.caches or not problem.rows_behind[0].crowded_piece_ns:
         return Const(0)
     return total(_of_input(tiling, operand, problem) for operand in tiling.space.option.operands)
@@ -69,7 +69,7 @@ def _of_input(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, lost: Cost) -> Cost:
-    """Return `kept` if the rest of a line is still cached when the next piece of its row starts, else `lost`.
+    """Return `kept` if a line is still cached when the next piece of its row is read, else `lost`.
 
     `kept` must not exceed `lost`, so that costs grow with their decisions.
     """
@@ -83,7 +83,7 @@ def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, 
 
 
 def _count_cached_rows(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
-    """Return how many rows, read across a sum, the nearest cache holds (0: all, or unknown)."""
+    """Return the number of rows across a sum that the nearest cache can hold (0: all, or unknown)."""
     if operand.is_accumulator or operand.staging.is_packed or operand.layout.dense_axis not in tiling.step:
         return 0
     if in_rows(tiling.space.option, operand) or not problem.caches[0].line_bytes:
@@ -96,14 +96,14 @@ def _rows(operand: TileOperand) -> list[str]:
 
 
 def _together(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return the number of rows of which a register block reads pieces."""
+    """Return the number of rows from which a register block reads pieces."""
     space = tiling.space
     within = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}
     return times(*(extent_of(space, name, within) for name in _rows(operand)))
 
 
 def pieces_and_computing(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
-    """Return the time of pieces, with the exposed time of computing. Units: nanoseconds."""
+    """Return the time of pieces of rows, plus the computing time that overlaps with nothing. Units: nanoseconds."""
     return largest(
         total([*lines, if_followed(tiling, problem, Const(0), times(level.computing_factor, computing))])
         for level in missed
@@ -112,7 +112,7 @@ def pieces_and_computing(tiling: Tiling, missed: Sequence[Misses], computing: Co
 
 
 def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses, problem: Problem) -> list[Cost]:
-    """Return the times of pieces from one level and from farther levels that computing hides no better.
+    """Return the times of pieces from one level and from farther levels with the same part of computing.
 
     Of copies only the starts of rows count: `copying_afar` already adds their reads.
     """

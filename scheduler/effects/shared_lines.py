@@ -52,7 +52,7 @@ def if_near(
 
 
 def shared_by_copies(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return how many lines of each row are loaded twice because two copied parts of the row share them."""
+    """Return the number of lines in each row that two copied parts share, and so load twice."""
     line_bytes, along = line_bytes_of(problem), operand.layout.dense_axis
     axis = next((axis for axis in tiling.space.register_axes if axis.name == along), None)
     known = operand.layout.tensor_bytes and operand.layout.pitch_bytes and not operand.layout.subscripts

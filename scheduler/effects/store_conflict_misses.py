@@ -50,8 +50,9 @@ def store_conflict_ns(tiling: Tiling, problem: Problem) -> Cost:
 
 
 def _between_columns(tiling: Tiling, result: TileOperand, columns: TileAxis, held: int, late: Cost) -> Cost:
-    """Return `late` where the innermost loop over columns that runs more than once has several register blocks
-    inside, of more rows of the results than a cache holds.
+    """Return `late` if an iteration over columns has several register blocks with more than `held` rows, else 0.
+
+    The innermost loop over columns with several iterations counts.
     """
     rows = [name for name in result.axes if name != columns.name]
     axes = [axis.name for axis in tiling.space.register_axes if axis.name in rows]
@@ -69,12 +70,12 @@ def _between_columns(tiling: Tiling, result: TileOperand, columns: TileAxis, hel
 
 
 def _part(step: Cost, whole: Cost) -> Cost:
-    """Return the fraction of a whole that one register block covers. The fractions of all blocks have the mean 1."""
+    """Return the part of a whole that one register block covers. Over all blocks, its mean is 1."""
     return CeilDiv(times(PARTS, step), whole)
 
 
 def _lies_like(space: Space, operand: TileOperand, result: TileOperand) -> bool:
-    """Return whether an input may be read in place, in pieces of rows at the same pitch as the result's rows."""
+    """Return whether an input may be read in place by pieces of rows at the same pitch as the result's rows."""
     near = not (operand.prefetching.is_streamed or operand.staging.is_packed or operand.layout.subscripts)
     in_place = near and 0 in space.stage_values(operand)
     alike = (operand.layout.dense_axis, operand.layout.pitch_bytes) == (

@@ -39,7 +39,7 @@ def beginnings(
     begun: Cost,
     copied: Cost,
 ) -> Cost:
-    """Return the time to start the rows or pieces of rows of a streamed input.
+    """Return the time to start the rows of a streamed input, or pieces of them.
 
     `pieces` are factors of how often each row starts. `each` are factors of the number of pieces per row,
     with those that a prefetcher follows. `begun` is the time without hints, `copied` the starts by copies.
@@ -119,12 +119,12 @@ def _stated_times(problem: Problem) -> StreamTimes:
 
 
 def _stated_or(stated: float | None, otherwise: float) -> float:
-    """Return the stated value, or its substitute if there is none."""
+    """Return the stated value, or the default without one."""
     return otherwise if stated is None else stated
 
 
 def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:
-    """Return the time of hinted rows. Without room in the cache, hints cost time and gain nothing."""
+    """Return `early` if hinted rows fit into the cache, else `late`, to which the hints add their time."""
     return Threshold(_iteration_bytes(tiling, operand), room_bytes(problem), early, largest([early, late]))
 
 

@@ -54,7 +54,7 @@ from isamap.scheduler.effects.time_parts import Counts
 
 
 def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> EffectParameter:
-    """Return a parameter that any link may state in `rows`."""
+    """Return the parameter of that name which links may state in `rows`."""
     return EffectParameter(f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind)))
 
 

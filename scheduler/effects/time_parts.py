@@ -26,7 +26,7 @@ FUSED = "fused statements"
 
 
 class Counts(Enum):
-    """The way in which the time of a part combines with other parts.
+    """The ways in which the time of a part combines with other parts.
 
     `LONGEST` parts overlap: of all these the longest counts. A part `WITHIN` is a part of some of them,
     never longer than they are, and only listed. A part `BEYOND` counts only the time by which it is longer
@@ -55,7 +55,7 @@ class TimePart:
 
 
 def total_time(shares: Iterable[TimePart]) -> Cost:
-    """Return the total of these parts: the longest of those that overlap, plus those that add up."""
+    """Return the total of parts: the longest one of those that overlap, plus those that add up."""
     hides: dict[str, list[Cost]] = {}
     on_top: list[Cost] = []
     for share in shares:
@@ -128,7 +128,7 @@ def _time(
 
 
 def _together(shares: Iterable[TimePart]) -> Iterator[TimePart]:
-    """Yield one part for all parts of one name and operand, in order of occurrence."""
+    """Yield parts with those of equal names and operands added up, in order of occurrence."""
     found: dict[tuple[str, str], list[TimePart]] = {}
     for share in shares:
         found.setdefault((share.name, share.operand), []).append(share)

@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 def ask_for(
     kind: type[Answer], job: object, limit_s: float, command: Command = COMMAND
 ) -> Answer | Diagnostic | None:
-    """Return the decision of a process, or the warning why it failed. Units: seconds of wall clock."""
+    """Return the decision of a separate process, or the warning that it failed. Units: seconds of wall clock."""
     deadline = time.monotonic() + limit_s + GRACE_S
     try:
         with borrow_child(command) as child:

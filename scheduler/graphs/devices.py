@@ -29,7 +29,7 @@ Ask = Callable[["DeviceWindow"], DevicePlan | Diagnostic | None]
 
 @dataclass(frozen=True, slots=True)
 class DeviceWindow:
-    """Kernels to assign after others that left tensors on devices. `start` is a feasible assignment."""
+    """The kernels of a part of the order, after others that wrote tensors on devices. `start` is an assignment."""
 
     problem: DeviceProblem
     wrote: Mapping[str, int]
@@ -38,7 +38,7 @@ class DeviceWindow:
 
 
 def ask_apart(stretch: DeviceWindow) -> DevicePlan | Diagnostic | None:
-    """Return the decision of a separate process, or the warning why it failed."""
+    """Return the decision of a separate process, or the warning that it failed."""
     return ask_for(DevicePlan, stretch, stretch.limit_s)
 
 
@@ -93,7 +93,7 @@ def by_levels(problem: DeviceProblem) -> tuple[Phase, ...]:
 
 
 def _merge_phases(phases: Sequence[Phase]) -> Iterator[Phase]:
-    """Yield phases with consecutive single-device phases merged."""
+    """Yield the phases, with consecutive phases of one device merged."""
     alone: tuple[int, ...] = ()
     for phase in phases:
         if len(phase) == 1:
@@ -127,12 +127,12 @@ class _Model:
     at: list[dict[tuple[int, int], Any]]
 
     def on(self, job: int, device: int) -> Any:
-        """Return the literal that a kernel runs on a device."""
+        """Return the literal that is true if a kernel runs on a device."""
         return sum(var for (_, d), var in self.at[job].items() if d == device)
 
 
 def deal(stretch: DeviceWindow) -> DevicePlan | None:
-    """Return the best partition of a stretch that is found within its effort, or None."""
+    """Return the best partition of a window that is found within its effort, or None."""
     from ortools.sat.python import cp_model
 
     problem = stretch.problem
@@ -210,7 +210,7 @@ def _times(made: _Model) -> list[Any]:
 
 
 def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
-    """Return reader, cost and literal of each tensor that may be read from another device."""
+    """Return reader, cost and literal for each tensor that may be read from another device."""
     problem = made.stretch.problem
     writers = {t: n for n, job in enumerate(problem.jobs) for t in job.writes}
     found: list[tuple[int, int, Any]] = []
@@ -229,7 +229,7 @@ def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
 
 
 def _hint(made: _Model) -> None:
-    """Give the start to the solver as a hint, as far as its phases fit into the slots."""
+    """Hint the start to the solver, as far as its phases fit into the slots."""
     where: dict[int, tuple[int, int]] = {}
     slot = 0
     for phase in made.stretch.start:

@@ -18,7 +18,7 @@ from isamap.source.codec import read_value, write
 
 
 def main() -> None:
-    """Answer jobs until there are no more."""
+    """Answer problems from standard input until it ends."""
     limit_memory(int(sys.argv[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is not an answer

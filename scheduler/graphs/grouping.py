@@ -22,7 +22,7 @@ MOST_INNER = 24
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """A root, and the nodes that are computed with it, by number."""
+    """A root node, and the nodes that are computed together with it, by number."""
 
     root: int
     inner: frozenset[int] = frozenset()
@@ -76,7 +76,7 @@ def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[NodeGroup
 
 
 def close_group(edges: Edges, cone: NodeGroup) -> NodeGroup:
-    """Return the group extended by all elementwise operations whose readers are all inside, if they may join."""
+    """Return a group with all elementwise operations added whose readers are inside, if they may join."""
     while len(cone.inner) < MOST_INNER:
         more = [
             n
@@ -96,7 +96,7 @@ def is_private(edges: Edges, number: int, members: frozenset[int]) -> bool:
 
 
 def joinable(edges: Edges, cone: NodeGroup) -> list[int]:
-    """Return further nodes that the group may compute, the latest first."""
+    """Return the nodes that a group may also compute, the latest first."""
     members = cone.members
     if len(cone.inner) >= MOST_INNER:
         return []
@@ -122,7 +122,7 @@ def joinable(edges: Edges, cone: NodeGroup) -> list[int]:
 
 
 def show_results(edges: Edges, root: int, visible: frozenset[int]) -> NodeGroup:
-    """Return the group of a root in which exactly these nodes write their results to memory."""
+    """Return the group of a root in which only the visible nodes write their results to memory."""
     inner: set[int] = set()
     waiting = [root]
     while waiting:

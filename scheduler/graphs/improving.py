@@ -106,7 +106,7 @@ class FormulatedWindow:
 def _window(
     problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: int, limit_s: float
 ) -> FormulatedWindow:
-    """Return a stretch of a plan as an independent problem."""
+    """Return a part of a plan's order as an independent problem."""
     spans = live_ranges(problem, plan.order)
     own = [problem.groups[plan.order[n]] for n in stretch]
     free = {node for group in own for node in (*group.inner, group.root)}
@@ -144,7 +144,7 @@ def _window(
 
 
 def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
-    """Return the time in which a window reads tensors that are not near."""
+    """Return the time in which a part of the order reads tensors that are not near."""
     reads = (t for n in stretch for t in problem.groups[plan.order[n]].reads)
     return sum(far_ns(problem, t) for t in reads if t not in plan.near)
 
@@ -182,7 +182,7 @@ def _better(
     *,
     whole: bool,
 ) -> GraphPlan:
-    """Return the plan with the decided stretch, or the old plan if that is as good."""
+    """Return the plan with the decided part, or the old plan if that is as good."""
     middle = tuple(formulated.groups[n] for n in decided.order)
     order = (*plan.order[: stretch.start], *middle, *plan.order[stretch.stop :])
     named = {held.name for held in formulated.window.held}
@@ -206,7 +206,7 @@ def _better(
 
 
 def ask_apart(window: Window, command: Command = COMMAND) -> WindowPlan | Diagnostic | None:
-    """Return the decision of a separate process, or the warning why it failed."""
+    """Return the decision of a separate process, or the warning that it failed."""
     return ask_for(WindowPlan, window, window.limit_s, command)
 
 
@@ -229,7 +229,7 @@ class PlanWindow:
 def improved_in_pieces(
     problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
 ) -> GraphPlan:
-    """Improve a plan as `improve_plan` does, with windows for large graphs. Units: seconds of wall clock, bytes."""
+    """Improve a plan as `improve_plan` does, piece by piece for large graphs. Units: seconds of wall clock, bytes."""
     stop = time.monotonic() + limit_s
     if len(start.order) <= 2 * PIECE:
         return improve_plan(problem, start, limit_s, room_bytes, ask)
@@ -265,7 +265,7 @@ def _cut_stretch(
     load: list[int],
     room_bytes: int,
 ) -> PlanWindow:
-    """Return a stretch of the plan as a problem, with the capacity that remains for it."""
+    """Return a part of a plan as a problem, with the capacity that remains for it."""
     taken = [problem.groups[plan.order[n]] for n in stretch]
     inside = sorted({n for group in taken for n in (*group.inner, group.root)})
     number = {node: n for n, node in enumerate(inside)}

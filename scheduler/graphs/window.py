@@ -23,7 +23,7 @@ CHOICE_SHARE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class GroupChoice:
-    """A group as a window sees it. Units: nanoseconds, bytes."""
+    """A group as a window sees it: its root, its reads, and its cost. Units: nanoseconds, bytes."""
 
     root: int
     inner: tuple[int, ...]
@@ -99,7 +99,7 @@ class WindowModel:
 
     @property
     def places(self) -> int:
-        """The largest number of groups."""
+        """The number of positions: no order has more groups."""
         return len(self.runs)
 
     @property
@@ -186,7 +186,7 @@ def _choose(made: WindowModel) -> None:
 
 
 def _order(made: WindowModel) -> None:
-    """Give each running root a unique position, after the roots whose results it reads."""
+    """Give each selected root a position of its own, after the roots whose results it reads."""
     model = made.model
     for root in made.roots:
         made.when[root] = model.new_int_var(0, made.places - 1, "")
@@ -200,7 +200,7 @@ def _order(made: WindowModel) -> None:
 
 
 def _hold(made: WindowModel) -> None:
-    """Constrain tensors to live from their writers to their last readers, within their memories."""
+    """Constrain tensors to be in memory from their writers to their last readers, within its capacity."""
     model, window = made.model, made.window
     room, near = _Room(made, window.room_bytes), _Room(made, window.near_bytes)
     for held in window.held:

@@ -87,7 +87,7 @@ Prepare = Callable[[list[int]], Effort]
 
 
 def _efforts(instance: Instance) -> Iterator[Prepare]:
-    """Yield an endless sequence of search strategies: longest, largest, highest, or most failures first."""
+    """Yield search strategies without end: by lifetime, by size, by height, or by failures."""
     rng = random.Random(SEED)
     attempt = 0
     while True:
@@ -137,7 +137,7 @@ def pack(buffers: Sequence[PlacedBuffer]) -> dict[str, int]:
 
 
 def _place_buffers(buffers: Sequence[PlacedBuffer], capacity: int) -> dict[str, int] | None:
-    """Return offsets within a capacity, or None if none exist or none were found."""
+    """Return offsets within a capacity, or None if there are none or none were found."""
     instance = make_instance(buffers, capacity)
     lengths = [last - first for first, last in zip(instance.first, instance.last, strict=True)]
     effort = Effort("fewest", lambda b: -lengths[b] * instance.size[b], NODES)

@@ -167,7 +167,7 @@ class _Search:
         return found
 
     def valleys(self) -> list[tuple[int, int]]:
-        """Return runs of one height between higher walls. A section without further buffers counts as a wall."""
+        """Return runs of sections of one height between higher walls. A section without buffers left is a wall."""
         found: list[tuple[int, int]] = []
         level, left = -1, 0
         sections = self.instance.sections
@@ -195,7 +195,7 @@ class _Search:
         return _Choice(section, left, right, level, slack, buffers)
 
     def take(self, choice: _Choice, pick: int) -> bool:
-        """Try to place a buffer, or to leave a gap after the last one. Return whether that is possible."""
+        """Place one of a choice's buffers, or leave a gap after the last one. Return whether that is possible."""
         if pick > len(choice.buffers):
             return False
         self.nodes += 1
@@ -238,7 +238,7 @@ class _Search:
             self.rest[s] += self.instance.size[b]
 
     def bridge(self, choice: _Choice) -> int | None:
-        """Return the least height at which a buffer could cover a section that stays empty, or None.
+        """Return the least height at which a buffer could cover a section that is left empty, or None.
 
         The next buffer over the section rests on a wall of the valley, or on a buffer that will be next to it
         there.

@@ -70,7 +70,7 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
 
 
 def _is_one_block(option: NestOption, blocks: Sequence[LoopStep], sweeps: Sequence[LoopStep]) -> bool:
-    """Return whether a part has one register block, apart from blocks of the sum."""
+    """Return whether a part of a nest is a single register block, apart from blocks of the sum."""
     axes = {axis.name: axis for axis in option.axes}
     return all(axes[loop.axis].is_reduction for loop in blocks) and all(
         loop.step >= axes[loop.axis].extent for loop in sweeps
@@ -98,7 +98,7 @@ def _stages(
 
 
 def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold: int) -> int:
-    """Return the number of loops of a part around a stage per block.
+    """Return the number of loops around the stage of an operand that is copied per block.
 
     An accumulator's stage is around every reduction loop outside `hold`, in a scratchpad at `hold`. An
     input's stage is as far inside as possible without copying an element again.
@@ -119,7 +119,7 @@ MAX_ISSUES = 1024
 
 
 def with_short_rests(nest: NestSchedule, option: NestOption) -> NestSchedule:
-    """Return the nest. If the pieces of all remainders are too much code, longer axes use powers of two."""
+    """Return the nest, in which long axes use powers of two as remainders if all remainders were too much code."""
     axes = {axis.name: axis for axis in option.axes}
     unrolled = {loop.axis for loop in nest.loops if loop.is_unrolled}
     blocks = {loop.axis: loop for loop in nest.loops if not loop.is_unrolled and loop.axis in unrolled}
@@ -134,7 +134,7 @@ def with_short_rests(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def _tiles(axis: TileAxis, block: LoopStep) -> int:
-    """Return the tiles along an axis in a whole block and in all pieces of its remainders."""
+    """Return the tiles along an axis in a whole block and in all of its remainder pieces."""
     whole = block.step // axis.tile
     if not axis.is_open:
         return whole
@@ -143,6 +143,6 @@ def _tiles(axis: TileAxis, block: LoopStep) -> int:
 
 
 def _powers(axis: TileAxis, block: LoopStep) -> tuple[int, ...]:
-    """Return pieces that add up to every remainder of a block, or () if a block has none."""
+    """Return piece sizes that combine to every remainder of a block, or () if a block has no remainder."""
     largest = block.step // axis.tile - (not block.is_dealt)
     return tuple(axis.tile << n for n in reversed(range(largest.bit_length())))

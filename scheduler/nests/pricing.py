@@ -86,7 +86,7 @@ def _takes_all(loop: LoopStep, extents: Mapping[str, int]) -> bool:
 
 
 def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mapping[str, int]) -> set[int]:
-    """Return single-iteration loops of which another loop of the axis remains, and unrolled loops of one issue."""
+    """Return the loops with one iteration, if another loop of the axis remains, and unrolled loops of one issue."""
     found: set[int] = set()
     for number, loop in enumerate(loops):
         around = [o for o in loops[:number] if o.axis == loop.axis]
@@ -99,7 +99,7 @@ def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mappin
 
 
 def _crossed_loops(nest: NestSchedule) -> set[int]:
-    """Return the loops that a pipelined copy crosses: those directly around it, even with one iteration."""
+    """Return the loops around a pipelined copy for whose next iterations it is made."""
     return {stage.depth - 1 for stage in nest.stages if stage.ahead or spread_of(nest, stage.operand)}
 
 
@@ -166,7 +166,7 @@ def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model
 def read_nest(
     problem: Problem, nest: NestProblem, chosen: NestSchedule
 ) -> tuple[NestOption, Assignment] | None:
-    """Return the option and the decisions that a nest expresses, or None if no decisions lead to it.
+    """Return the option and the decisions that give a nest, or None if none do.
 
     If the loops are distributed over threads, the option is that of one of the nest's parts.
     """
@@ -177,7 +177,7 @@ def read_nest(
 def _read_options(
     problem: Problem, nest: NestProblem, chosen: NestSchedule
 ) -> Iterator[tuple[NestOption, Iterator[Assignment]]]:
-    """Yield the options that a nest may be of, each with the decisions that lead to the nest."""
+    """Yield the options that a nest may belong to, each with decisions that may give it."""
     for whole in nest.options:
         if whole.mapping == chosen.mapping and (option := part_read(whole, chosen)) is not None:
             yield option, _equal_readings(problem, nest, option, chosen)
@@ -195,7 +195,7 @@ def _equal_readings(
 def readings(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[Assignment, NestSchedule]]:
-    """Yield assignments that may have led to a nest, each with its nest in normal form."""
+    """Yield decisions that may give a nest, each with the normal form of the nest that they give."""
     space = Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
     for assignment in _readings(space, fit_into_axes(chosen, option)):
         yield assignment, normal_form(build_nest(space, assignment), option)
@@ -217,7 +217,7 @@ def start_only_from(problem: Problem, schedule: Schedule) -> Problem:
 
 
 def start_from(problem: Problem, schedule: Schedule, model: CostModel) -> Problem:
-    """Return the problem with a schedule's decisions as starts of the options where they cost less.
+    """Return the problem in which a schedule's decisions replace more expensive starts of options.
 
     An option without a start keeps none, so that heuristics look for one as good as greedy's.
     """
@@ -250,7 +250,7 @@ def _cheaper(
 
 
 def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
-    """Return the option, or the part of it that a nest distributes over threads, or None if they do not match."""
+    """Return the option, or its part for one thread as the nest divides it, or None if they do not match."""
     dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     if not dealt:
         return option
@@ -261,7 +261,7 @@ def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
 
 
 def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
-    """Yield the few assignments that may have led to the nest. Most decisions follow from its loops."""
+    """Yield the assignments that may have given a nest. Most decisions follow from its loops."""
     single = {step.axis for step in nest.loops} - {step.axis for step in nest.loops if step.counts}
     loops = [step for step in nest.loops if step.counts or (step.is_dealt and step.axis in single)]
     unrolled = {step.axis for step in nest.loops if step.is_unrolled}
@@ -322,7 +322,7 @@ def _why(problem: Problem, nest: NestProblem, chosen: NestSchedule) -> str:
 def _differences(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[int, str]]:
-    """Yield the difference from each nest that this one may stand for, with the length of the common part."""
+    """Yield the difference from each nest that decisions give, with the length of the common part."""
     normalised = normal_form(chosen, option)
     loops = Counter(loop.axis for loop in normalised.loops if loop.counts)
     axis, count = max(loops.items(), key=lambda pair: pair[1], default=("", 0))
@@ -334,7 +334,7 @@ def _differences(
 
 
 def _difference(normalised: NestSchedule, built: NestSchedule) -> tuple[int, str]:
-    """Return the first difference, with the length of the common part before it."""
+    """Return the first difference of two nests, with the length of the common part before it."""
     if normalised.loops != built.loops:
         return _of_loops(normalised.loops, built.loops)
     known = len(normalised.loops)

@@ -88,7 +88,7 @@ def least_interval(steady: Steady) -> int:
 
 
 def _has_positive_circle(steady: Steady, interval: int) -> bool:
-    """Return whether an operation would have to start after itself: the longest paths still grow after n rounds."""
+    """Return whether dependences form a cycle that takes longer than the interval allows."""
     longest = [0] * len(steady.operations)
     for _ in range(len(longest) + 1):
         grew = False
@@ -102,7 +102,7 @@ def _has_positive_circle(steady: Steady, interval: int) -> bool:
 
 
 def _longest(steady: Steady) -> int:
-    """Return the interval at which nothing overlaps."""
+    """Return the interval with which iterations do not overlap."""
     waits = sum(max(0, wait.delay) for wait in steady.dependences)
     return max(least_interval(steady), sum(max(1, o.busy) for o in steady.operations) + waits)
 
@@ -204,7 +204,7 @@ def _share_unit(
     mine: Sequence[int],
     copies: int,
 ) -> None:
-    """Constrain the operations in each slot of the interval to the unit's copies."""
+    """Constrain the operations in each slot to the number of the unit's copies."""
     if len(mine) <= copies and all(steady.operations[i].busy <= interval for i in mine):
         return
     taken: list[list[Any]] = [[] for _ in range(interval)]
@@ -227,7 +227,7 @@ def _share_registers(
     memory: str,
     free: int,
 ) -> None:
-    """Add the constraint that the number of live values never exceeds the number of free registers.
+    """Constrain the live values in each slot to the number of free registers.
 
     A lifetime is at most an interval long, so that it and its copy one interval earlier cover each slot that
     it reaches within the interval.
@@ -250,7 +250,7 @@ def _share_registers(
 
 
 def begin(steady: Steady, least: int) -> Pipeline | None:
-    """Return the pipeline with the least interval from `least` on that the rule finds.
+    """Return the first pipeline that the list-scheduling rule finds, from interval `least` on, or None.
 
     Without one, iterations run one after the other. None if registers are too few even for that.
     """
@@ -287,7 +287,7 @@ class _Table:
     taken: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
 
     def take(self, number: int, start: int) -> bool:
-        """Reserve the slots of an operation. Return whether its unit has enough."""
+        """Reserve the slots of an operation. Return whether its unit has enough of them."""
         operation = self.steady.operations[number]
         slots = [(operation.unit, (start + tick) % self.interval) for tick in range(operation.busy)]
         needed = {slot: slots.count(slot) for slot in slots}
@@ -299,7 +299,7 @@ class _Table:
 
 
 def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
-    """Return a pipeline in which operations without dependences in their own iteration are placed last."""
+    """Return a pipeline with an interval, or None. Operations that no other in their iteration needs come last."""
     count = len(steady.operations)
     within = [w for w in steady.dependences if not w.distance]
     waiting = {w.target for w in within}

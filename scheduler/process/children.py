@@ -66,7 +66,7 @@ class Child:
         Thread(target=_write, args=(self.process, job.encode() + b"\n"), daemon=True).start()
 
     def wait(self, deadline: float) -> None:
-        """Return when it can take a job. `deadline` on the monotonic clock. Raises: ChildLate, ChildLost."""
+        """Wait until the process can take a job. `deadline`: on the monotonic clock. Raises: ChildLate, ChildLost."""
         while not self.is_ready:
             self.is_ready = self.answer(deadline) == READY
 
@@ -142,7 +142,7 @@ def _give_back(child: Child) -> None:
 
 
 def idle(owner: int | None = None) -> list[Child]:
-    """Return the idle solver processes of this process, without those of the process that it was forked from."""
+    """Return the solver processes that are idle. A forked process has none at first."""
     return [child for child in kept if child.owner == (owner or os.getpid())]
 
 

@@ -44,7 +44,7 @@ def ask_apart(job: Search, command: Command = COMMAND) -> SolverAnswer:
 
 
 def _conversation(child: Child, job: Search, deadline: float) -> Iterator[SearchResult]:
-    """Yield all answers of a child to a job. Raises: ChildLate, ChildLost, and ValueError for an invalid answer."""
+    """Yield the answers of a child to a job. Raises: ChildLate, ChildLost, and ValueError for an invalid answer."""
     child.send(write(job))
     while True:
         found = read_value(child.answer(deadline))
@@ -57,7 +57,7 @@ def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Search
 
 
 def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> Diagnostic | None:
-    """Return the warning for one of the errors `UNHEARD`, or None if the time was up before the job was sent."""
+    """Return the warning for one of the errors `UNHEARD`, or None if the time was over before the job was sent."""
     if isinstance(error, ChildLost):
         return warn_of_failure(str(error), sought)
     if isinstance(error, ChildLate):

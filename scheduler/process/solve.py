@@ -92,7 +92,7 @@ def search(job: Search, tell: Tell, run: Run | None = None) -> SearchResult:
 def run_solver(
     nest_model: NestModel, limits: SearchLimits, configuration: Configuration, tell: Tell
 ) -> Answered:
-    """Return a solver after its run, and its status."""
+    """Return the solver after its run, with the status that it reports."""
     from ortools.sat.python import cp_model
 
     class Told(cp_model.CpSolverSolutionCallback):

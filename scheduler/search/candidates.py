@@ -41,13 +41,13 @@ class OpenOption:
 
     @property
     def floors_ns(self) -> tuple[float, ...]:
-        """A lower bound for the schedules with each of its register blocks."""
+        """A lower bound of its schedules for each register block."""
         return self.known_floors or floors_of(self.cost, self.space, self.register_blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An option decided completely. Units: `cost_ns` in nanoseconds of the model.
+    """An option with all of its decisions. Units: `cost_ns` in nanoseconds of the model.
 
     `fused` are the statements that it fuses.
     """
@@ -109,7 +109,7 @@ def _price_option(
 def _bound_option(
     problem: Problem, space: Space, model: CostModel, blocks: Sequence[RegisterBlock]
 ) -> tuple[Cost, tuple[float, ...]]:
-    """Return the cost of the only option of a problem, and the lower bounds of its register blocks."""
+    """Return the cost of the only option of a problem, and lower bounds by register block."""
     (nest,) = problem.nests
     cost = part_cost(problem, nest, space.option, model)
     return cost, floors_of(cost, space, blocks)
@@ -117,7 +117,7 @@ def _bound_option(
 
 @lru_cache(maxsize=RECALLED)
 def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, tuple[float, ...]]:
-    """Return the cached cost and bounds without fixed decisions, which narrowing and scheduling both use."""
+    """Return the cached cost and bounds of an option without fixed decisions."""
     (nest,) = problem.nests
     (option,) = nest.options
     space = Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
@@ -125,7 +125,7 @@ def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, tuple[float
 
 
 def heeds(space: Space) -> bool:
-    """Return whether each decision without alternatives has the fixed value.
+    """Return whether each decision with only one value has the fixed value.
 
     An axis of one issue is neither unrolled nor cut into blocks, whatever is fixed. Nor is a reduction axis
     unrolled that is not the innermost one.

@@ -167,7 +167,7 @@ def _cheapest(
 
 
 def _slack_of(choices: Iterable[FusedOption], alone: Mapping[int, Solved | None], fixed: Assignment) -> float:
-    """Return by how much an option's cheapest choice may exceed the lower bound of its choices.
+    """Return by how much the cheapest choice of an option may exceed the lower bound of all its choices.
 
     That is the most of all options. A statement counts with its bound where it stays separate, and with its addition
     to the sum where it is fused.
@@ -228,7 +228,7 @@ def _closed_sets(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed: Assignment) -> bool:
-    """Return whether a choice agrees with a user's decisions. A statement with a decided nest keeps its nest."""
+    """Return whether a choice agrees with the fixed decisions. A statement with a decided nest is not fused."""
     for other in alone:
         pinned = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)
         if pinned not in (None, int(other in fused)):

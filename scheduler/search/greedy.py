@@ -150,7 +150,7 @@ def descend(
 def _improve(
     best: Candidate, left: Sequence[Assignment], tried: Tried
 ) -> tuple[Candidate, Sequence[Assignment]]:
-    """Return the first change that lowers the cost and the moves after it, or `best` if none of the first does."""
+    """Return the first move that lowers the cost, and the moves after it, or `best` if none does."""
     option, batch = best.option, dict[Changes, int]()
     position = 0
     while position < len(left) and len(batch) < TRIED_AT_ONCE:
@@ -242,7 +242,7 @@ def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 
 
 def _copied_ahead(space: Space, current: Assignment) -> Iterator[Assignment]:
-    """Yield changes in which lanes copy all inputs ahead, also with smaller blocks of a sum to save room."""
+    """Yield changes with all inputs copied ahead by lanes, also with smaller blocks of a sum."""
     values = [(name, v) for name, v in crossings(space).items() if len(v) > 1]
     if space.option.shares_work or not values:
         return
@@ -255,7 +255,7 @@ def _copied_ahead(space: Space, current: Assignment) -> Iterator[Assignment]:
 
 
 def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Yield changes that only pay together: a cache block and a stage, then each alone."""
+    """Yield changes that only save time together: a cache block and a stage. Each alone comes after that."""
     space = option.space
     for axis in space.axes:
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):

@@ -106,7 +106,7 @@ _Waiting = tuple[float, int, Outline]
 
 
 def _promise(waiting: _Waiting) -> float:
-    """Return a mapping's lower bound, increased for each axis that it joins to another."""
+    """Return the lower bound of a mapping, increased for each axis that it joins to another one."""
     least, _, outline = waiting
     return least * PER_JOINED**outline.joined
 
@@ -126,11 +126,11 @@ class _Judge:
     saved: Mapping[int, float]
 
     def whole_ns(self, option: NestOption, best: Candidate | None) -> float:
-        """Return the cost of a mapping's schedule, with all statements that it may fuse at their least cost."""
+        """Return the cost of a mapping's schedule, plus the least cost of the statements that it may fuse."""
         return inf if best is None else best.cost_ns + least_added_ns(self._fusions(option), self.saved)
 
     def least_whole_ns(self, option: NestOption, floor_ns: float) -> float:
-        """Return a lower bound of a mapping's cost with the statements that it fuses, of which some save energy."""
+        """Return a lower bound of a mapping's cost with the statements that it may fuse."""
         return floor_ns + min(0.0, least_added_ns(self._fusions(option), dict.fromkeys(self.saved, 0.0)))
 
     def _fusions(self, option: NestOption) -> tuple[Fusion, ...]:
@@ -138,7 +138,7 @@ class _Judge:
         return tuple(f for f in offered if f.statement in self.saved)
 
     def least_ns(self, option: NestOption) -> float:
-        """Return the lower bound of a mapping's cost, partitioned or not, with any statements that it may fuse."""
+        """Return a lower bound of a mapping's cost, divided among threads or not, with any fused statements."""
         if self.saved and cost_unit(self.model.name) != "ns":  # these may save accesses of the result
             inputs = tuple(o for o in option.operands if not o.is_accumulator)
             option = replace(option, operands=inputs)
@@ -148,7 +148,7 @@ class _Judge:
     def floor_and_best(
         self, option: NestOption, limit_ns: float, *, splits: bool
     ) -> tuple[float, Candidate | None]:
-        """Return the mapping's lower bound with all costs, and the greedy schedule of it.
+        """Return the lower bound of a complete option, and its greedy schedule.
 
         There is no schedule if the bound is not below the limit. With `splits`, the bound is raised towards
         the limit.
@@ -163,7 +163,7 @@ class _Judge:
         return floor, greedy_candidate(opened) if floor <= limit_ns else None
 
     def _raised_ns(self, option: OpenOption, limit_ns: float) -> float:
-        """Return a lower bound of an option's schedules, raised up to the limit if possible."""
+        """Return a lower bound of an option's schedules. It is raised up to the limit if possible."""
         return min(raised_floors(option, option.floors_ns, limit_ns, most=MOST_BOXES).floors_ns)
 
 
@@ -227,7 +227,7 @@ def _start(place: int, best: Candidate) -> Start:
 
 
 def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
-    """Return a more precise outline, with the price of one more copy or of all copies, or None if there is none."""
+    """Return a more precise outline, or None if nothing performs the mapping."""
     more = outline.further() if outline.further is not None else outline
     while at_once and more is not None and more.is_priced_in_part and more.further is not None:
         more = more.further()
@@ -235,7 +235,7 @@ def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
 
 
 def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], list[_Waiting]]:
-    """Return some mappings that may be cheap, and all others, each with a lower bound."""
+    """Return some mappings that may be cheap, and all others, each with its lower bound."""
 
     def waiting(outline: Outline) -> _Waiting:
         return judge.least_ns(outline.option), outline.number, outline

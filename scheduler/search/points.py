@@ -260,7 +260,7 @@ def changed_kinds(one: Point, other: Point) -> frozenset[str]:
 def _as_in(
     schedule: Schedule, problem: Problem, group: FusedGroup, options: Mapping[int, Sequence[OpenOption]]
 ) -> dict[int, Solved]:
-    """Return the answers for statements that may be fused, taken from nests of the schedule if it has them."""
+    """Return the answers for the statements that a group may fuse. Nests of the schedule are used if they exist."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found = dict(group.alone)
     for statement in found.keys() & nests.keys():
@@ -295,7 +295,7 @@ def _as_solved(candidate: Candidate) -> Solved:
 def _draw_decisions(
     space: Space, one: Assignment, other: Assignment, rng: random.Random
 ) -> Assignment | None:
-    """Return decisions from either assignment, with related ones from the same assignment, or None if none fit."""
+    """Return decisions from two assignments, with related decisions from the same one, or None if none fit."""
     genes = {name: name for name in one.keys() & other.keys()}
     genes |= {name: "order" for name, _, _ in space.order_pairs()}
     genes |= {name: "sweep" for name, _, _ in space.sweep_pairs()}

@@ -99,7 +99,7 @@ def raised_floors(
 
 
 def _probe_boxes(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
-    """Return a cheaper schedule from the lowest boxes, or `best`. Open decisions are as in `best`."""
+    """Return a cheaper schedule from the lowest boxes, or `best`. Open decisions have the values of `best`."""
     option, found = best.option, best
     for made in _each(boxes.taken(np.argsort(boxes.floors, kind="stable")[:PROBED])):
         whole = {**best.assignment, **made}
@@ -113,7 +113,7 @@ def _probe_boxes(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
 
 
 def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
-    """Return the lowest boxes, as many as can be bounded at once after the cut, and the others."""
+    """Return the lowest boxes, as many as the next cut can bound at once, and the other boxes."""
     order = np.argsort(boxes.floors, kind="stable")
     enough = np.searchsorted(
         np.cumsum(choice.counts[choice.kinds[boxes.owner[order]]]), AT_ONCE, side="right"
@@ -123,7 +123,7 @@ def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
 
 
 def _is_size(space: Space, choice: Choice) -> bool:
-    """Return whether a choice decides stages or cache blocks. Schedules are tried once all of these are decided."""
+    """Return whether a choice is about stages or cache blocks. Schedules are tried after all such choices."""
     stages = [space.stage(operand) for operand in space.option.operands]
     blocks = [space.block(axis) for axis in space.axes]
     return choice.names[0] in [*stages, *blocks]
@@ -139,7 +139,7 @@ def _clauses(space: Space) -> dict[str, list[Facts]]:
 
 
 def _keeping(clauses: Mapping[str, Sequence[Facts]], made: Made, names: Sequence[str]) -> Mask:
-    """Return a mask of the boxes in which new decisions satisfy their constraints, given the earlier ones."""
+    """Return a mask of the boxes whose new decisions satisfy the constraints, together with the earlier ones."""
     points, count = {name: (values, values) for name, values in made.items()}, len(next(iter(made.values())))
     found = np.ones(count, np.bool_)
     for facts in dict.fromkeys(facts for name in names for facts in clauses.get(name, ())):
@@ -158,7 +158,7 @@ def _each(boxes: Boxes) -> Iterator[dict[str, int]]:
 
 
 def _is_schedule(space: Space, made: Mapping[str, int]) -> bool:
-    """Return whether decisions are compatible. A box may contain incompatible or open decisions."""
+    """Return whether all decisions are made and compatible. A box may have open or incompatible ones."""
     orders = (first_order(*_loops(space, sweep=sweep), made) for sweep in (False, True))
     agrees = all(made.get(name, value) == value for name, value in space.fixed.items())
     return agrees and all(order is not None for order in orders) and space.is_feasible(made)

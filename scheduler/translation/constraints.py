@@ -82,14 +82,14 @@ class OptionConstraints:
     capacities: tuple[AtMost, ...]
 
     def clauses(self) -> Iterator[Facts]:
-        """Yield the clauses. Of each, one fact has to hold."""
+        """Yield the clauses of all constraints. One fact of each clause holds."""
         yield from self.orders
         yield from (constraint.facts for constraint in self.constraints)
         yield from ((capacity,) for capacity in self.capacities)
 
 
 def stays_whole(block: str, extent: int) -> AtMost:
-    """Return the constraint that an axis of this extent is not cut into blocks."""
+    """Return the fact that an axis of this extent is not divided into blocks."""
     return AtMost(Const(extent), Decision(block))
 
 

@@ -72,7 +72,7 @@ def select_by_literal(model: cp_model.CpModel, values: Sequence[tuple[Literal, i
 
 
 def picked_sum(values: Sequence[tuple[Literal, int]]) -> LinearTerm:
-    """Return the value of the only true literal as a sum. It is for values used once and not multiplied."""
+    """Return the value of the only true literal as a sum, for values that are used once and not multiplied."""
     low, high = min(value for _, value in values), max(value for _, value in values)
     _check(high)
     if low == high:
@@ -107,7 +107,7 @@ def multiply_terms(
 
 
 def count_term(model: cp_model.CpModel, factor: int, term: LinearTerm) -> LinearTerm:
-    """Return a multiple of a term, as a variable if the factor is too large for enforced constraints."""
+    """Return a multiple of a term. It is a variable if the factor is too large for enforced constraints."""
     found = weight_term(factor, term)
     if factor < 1 << ENFORCED_BITS or found.low == found.high:
         return found
@@ -139,7 +139,7 @@ def at_least(model: cp_model.CpModel, terms: Sequence[LinearTerm]) -> LinearTerm
 
 
 def switch_term(model: cp_model.CpModel, branches: Branches) -> LinearTerm:
-    """Return a term that is at least that with the true literal, rounded down to ENFORCED_BITS significant bits."""
+    """Return a term that is at least that of the true literal, rounded down to ENFORCED_BITS bits."""
     if len(branches) == 1:
         return branches[0][1]
     low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)
@@ -165,7 +165,7 @@ def _shift_term(model: cp_model.CpModel, term: LinearTerm, shift: int) -> Linear
 
 
 def equal(model: cp_model.CpModel, branches: Branches) -> LinearTerm:
-    """Return the term with the true literal, for terms without large coefficients."""
+    """Return the term of the true literal, for terms without large coefficients."""
     if len(branches) == 1:
         return branches[0][1]
     low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)

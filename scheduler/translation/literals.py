@@ -70,7 +70,7 @@ def _branch_term(
     open_ones: Sequence[tuple[str, Values]],
     made: Assignment,
 ) -> LinearTerm:
-    """Return the term under some fixed values of the other decisions."""
+    """Return the term for some values of the decisions other than register blocks."""
     cost, factor = rounded
     if not open_ones:
         numbers = [(at, evaluate(cost, {**block, **made})) for at, block in literals.blocks]
@@ -85,7 +85,7 @@ def _branch_term(
 
 
 def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: str) -> Values:
-    """Return the values of a decision, grouped where every part of the body has the same value."""
+    """Return the values of a decision in groups, in which every part of the body has equal values."""
     ways = _ways(literals, name)
     branches = [
         dict(node.branches) for node in nodes_of(body) if isinstance(node, Cases) and node.decision == name
@@ -99,7 +99,7 @@ def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: s
 
 
 def _ways(literals: Literals, name: str) -> dict[int, list[Literal]]:
-    """Return, for each value of a decision, literals of which one is true if the decision has that value."""
+    """Return, for each value of a decision, literals of which exactly one is true if it has that value."""
     if name in literals.single:
         return {value: [literal] for value, literal in literals.single[name].items()}
     found: dict[int, list[Literal]] = {}

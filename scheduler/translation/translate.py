@@ -83,7 +83,7 @@ class Translator:
     # --- any expression, times a factor -------------------------------------------------------------------
 
     def _scale_cost(self, cost: Cost, factor: float, *, paid: bool) -> LinearTerm:
-        """Return the term of a cost. With `paid`, it is a part of the total cost, so that the cap limits it."""
+        """Return the term of a cost. With `paid`, it is a part of the total cost and so at most the cap."""
         if is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
             return weight_term(floor(factor), self._exact(cost, most))
@@ -153,7 +153,7 @@ class Translator:
         return multiply_terms(self.model, left, right, most)
 
     def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> LinearTerm:
-        """Return the product of a sum over register blocks and other factors, whole numbers or further such sums."""
+        """Return the product of a sum over register blocks and other factors: integers, or further such sums."""
         sums = [part for part in others if isinstance(part, OverBlocks) and not is_whole(part)]
         found = self._exact(self._keep(times(*(part for part in others if part not in sums))))
         for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
@@ -162,7 +162,7 @@ class Translator:
         return found
 
     def _spread(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
-        """Return the product with the multiplication moved into the terms of `part`."""
+        """Return the product, with the other factors moved into the terms of `part`."""
 
         def product(inner: Cost) -> Cost:
             return self._keep(times(inner, *others))
@@ -194,7 +194,7 @@ class Translator:
     # --- whole-numbered expressions -----------------------------------------------------------------------
 
     def _exact(self, cost: Cost, most: int | None = None) -> LinearTerm:
-        """Return the value of a whole expression. Values above `most` are excluded."""
+        """Return the exact value of an integer expression. Values above `most` are excluded."""
         if id(cost) not in self.terms:
             axes = self._axes(cost)
             if not axes:
@@ -238,7 +238,7 @@ class Translator:
                 assert_never(cost)
 
     def _tabulate_cost(self, cost: Cost, axis: str) -> LinearTerm:
-        """Return an expression over one axis as a table with a value per choice."""
+        """Return an expression of one axis as a table with a value for each choice."""
         joint = self.literals.joint[axis]
         return select_by_literal(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
 
@@ -266,7 +266,7 @@ class Translator:
         return count_term(self.model, number, product)
 
     def _exceeds(self, load: Cost, limit: int) -> cp_model.IntVar:
-        """Return a literal that must hold if the load exceeds the limit."""
+        """Return a literal that is true if the load exceeds the limit."""
         key = id(load), limit
         if key not in self.excesses:
             term = (
@@ -302,6 +302,6 @@ def _flatten_factors(parts: Iterable[Cost]) -> list[Cost]:
 
 
 def _is_number(cost: Cost) -> bool:
-    """Return whether a decision selects the expression's value from many numbers."""
+    """Return whether an expression is a decision between many numbers."""
     many = isinstance(cost, Cases) and len(cost.branches) > FEW
     return many and all(isinstance(part, Const) for part in parts_of(cost))
