@@ -177,16 +177,24 @@ def tabulate(folder: Path) -> list[str]:
             continue
         said = compile_case(folder / name, case["plan"])
         registers = max(map(int, re.findall(r"Used (\d+) registers", said)))
+        plan = json.loads((folder / name / f"{case['plan']}.json").read_text(encoding="utf-8"))
         shared = max([0, *map(int, re.findall(r"(\d+) bytes smem", said))])
+        reserved = max(launch["reserved_bytes"] for launch in _launches(plan["launches"]))  # unknown to ptxas
         spilled = sum(map(int, re.findall(r"(\d+) bytes spill", said)))
-        own = max([0, *_declared_bytes((folder / name / f"{case['plan']}.cu").read_text(encoding="utf-8"))])
+        source = (folder / name / f"{case['plan']}.cu").read_text(encoding="utf-8")
+        declared = max([0, *_declared_bytes(source)])
         made = _instructions(folder / name / f"{case['plan']}.cubin")
+        own = f"{declared} + {reserved} at launch" if reserved else declared
         rows.append(f"| {name} | {case['registers']} | {registers} | {own} | {shared} | {spilled} | {made} |")
     return rows
 
 
+def _launches(steps: list[Any]) -> list[Any]:
+    return [one for step in steps for one in (_launches(step["launches"]) if "counter" in step else [step])]
+
+
 def _declared_bytes(source: str) -> list[int]:
-    """Return the bytes of the arrays that the blocks of each kernel have of their own."""
+    """Return the bytes of the arrays that the blocks of each kernel declare."""
     sizes = {"uint16_t": 2, "int8_t": 1, "uint8_t": 1, "float": 4, "int32_t": 4}
     found: list[int] = []
     for kernel in source.split("\n__kernel ")[1:]:
@@ -201,7 +209,7 @@ def _instructions(image: Path) -> str:
     if lister is None:
         return "not read: no cuobjdump"
     text = subprocess.run([lister, "-sass", str(image)], capture_output=True, text=True, check=True).stdout
-    words = re.findall(r"\b(HMMA|IMMA|LDSM|LDGSTS|FFMA)\b", text)
+    words = re.findall(r"\b(HGMMA|HMMA|IMMA|LDSM|LDGSTS|FFMA)\b", text)
     return ", ".join(f"{word} {words.count(word)}" for word in sorted(set(words))) or "none of these"
 
 

@@ -87,7 +87,7 @@ def write_trials(machine: Machine, folder: Path) -> list[Trial]:
             for name, array in arrays.items()
         ],
         "launches": [
-            {"kernel": t.name, "blocks": 1, "lanes": lanes,
+            {"kernel": t.name, "blocks": 1, "lanes": lanes, "reserved_bytes": 0,
              "arguments": [{"array": f"{t.name}.{n}"} for n in t.before]}
             for t in trials
         ],

@@ -78,8 +78,10 @@ class DeviceProgram:
         prepared = self._prepared
         if prepared is None or prepared[0] != key:
             prepared = self._prepared = (key, *self._prepare(places, scalars))
-        for kernel, blocks, lanes, given in prepared[1]:
-            self._driver("launch", kernel, blocks, 1, 1, lanes, 1, 1, 0, ctypes.c_void_p(stream), given, None)
+        for kernel, blocks, lanes, size, given in prepared[1]:
+            self._driver(
+                "launch", kernel, blocks, 1, 1, lanes, 1, 1, size, ctypes.c_void_p(stream), given, None
+            )
 
     def _check(self, tensors: tuple[Any, ...], scalars: Mapping[str, float]) -> None:
         arrays = self.plan["arrays"]
@@ -108,6 +110,8 @@ class DeviceProgram:
             if name not in kernels:
                 kernels[name] = ctypes.c_void_p()
                 self._driver("find", ctypes.byref(kernels[name]), modules[image], name.encode())
+                if size := launch["reserved_bytes"]:
+                    self._driver("permit", kernels[name], self.plan["permitted"], size)
         self._kernels = kernels
 
     def _prepare(
@@ -132,7 +136,8 @@ class DeviceProgram:
                     values.append(ctypes.c_int64(number))
             given = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
             kept.append(values)
-            launches.append((self._kernels[launch["kernel"]], launch["blocks"], launch["lanes"], given))
+            kernel = self._kernels[launch["kernel"]]
+            launches.append((kernel, launch["blocks"], launch["lanes"], launch["reserved_bytes"], given))
         return launches, kept
 
     def _driver(self, step: str, *given: Any) -> None:

@@ -19,7 +19,8 @@ adapt it to other languages of devices; families of devices define them (`hw_spe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from itertools import accumulate
 from math import prod
 from pathlib import Path
 
@@ -79,6 +80,9 @@ def emit_code(program: LoweredProgram, machine: Machine, *, model: bool = False)
 
 
 _HEADERS = frozenset(("string.h", "math.h"))
+
+_RESERVED_STEP = 1024
+"""The alignment of arrays in the memory that a launch reserves for a block. Units: bytes."""
 
 
 def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
@@ -174,6 +178,7 @@ def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
     """
     device = _device(machine, with_host=False)
     writer, _, name = _writer(program, machine, model=False)
+    writer.declared_bytes = device.declared_bytes
     if program.symbols:
         given = " ".join(f"{symbol}=…" for symbol, _, _ in program.symbols)
         said = f"the launches of {name} depend on {', '.join(symbol for symbol, _, _ in program.symbols)}"
@@ -196,6 +201,7 @@ def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
         "compile": device.compile,
         "image": device.image,
         "driver": dict(device.driver),
+        "permitted": device.permitted,
         "arrays": [_array(t) for t in program.tensors],
         "scalars": [{"name": scalar, "dtype": dtype.name} for scalar, dtype in writer.interface.scalars],
         "buffers": [{"name": b.name, "bytes": _bytes(b).value} for b in writer.program.buffers],
@@ -311,6 +317,7 @@ class LaneWriter(BodyWriter):
         self.is_fixed = True
         self.lanes = issuer.machine.levels[-1].count or 1
         self.private: dict[str, Buffer] = {}
+        self.declared_bytes = 0
         for buffer in private:
             self.private[self.names.take(buffer.name)] = buffer
         self.elements |= {b.name: b.dtype for b in private}
@@ -462,11 +469,7 @@ class LaneWriter(BodyWriter):
         self.issuer.used = before
         words = identifiers(self.lines)
         taken = [(declared, own) for declared, own in given if own in words]
-        arrays = [
-            f"  OWN_OF_BLOCK({storage_type(b.dtype)}, {own}, {self.index(b.elements)});"
-            for own, b in self.private.items()
-            if own in words
-        ]
+        arrays, reserved_bytes = self.arrays_of_block(words)
         listed = ",\n    ".join(_kernel_parameter(declared) for declared, _ in taken)
         declared = [f"#undef LANES\n#define LANES {lanes}", f"__kernel void {name}(\n    {listed}) {{"]
         self.kernels.append([*declared, *arrays, *self.lines, "}"])
@@ -476,7 +479,7 @@ class LaneWriter(BodyWriter):
         values = [self.memories.get(own, own) for _, own in taken]
         shown = ", ".join(f"{{&{value}, sizeof {value}}}" for value in values)
         blocks = self.index(product([trips for _, trips in counters]))
-        self.plan(name, counters, [own for _, own in taken], lanes)
+        self.plan(name, counters, [own for _, own in taken], lanes, reserved_bytes)
         self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
         self.add(depth + 1, f"const isamap_value given[] = {{{shown}}};")
         self.add(
@@ -485,12 +488,32 @@ class LaneWriter(BodyWriter):
         )
         self.add(depth, "}")
 
-    def plan(self, name: str, counters: tuple[tuple[str, Index], ...], taken: list[str], lanes: int) -> None:
+    def arrays_of_block(self, words: Container[str]) -> tuple[list[str], int]:
+        """Return the declarations of a block's arrays, and the bytes that a launch reserves for them, if it does."""
+        used = [(storage_type(b.dtype), own, b) for own, b in self.private.items() if own in words]
+        steps = [-(-(_bytes(b).value or 0) // _RESERVED_STEP) * _RESERVED_STEP for _, _, b in used]
+        if not self.declared_bytes or sum(steps) <= self.declared_bytes:
+            return [f"  OWN_OF_BLOCK({kind}, {own}, {self.index(b.elements)});" for kind, own, b in used], 0
+        places = list(accumulate(steps, initial=0))
+        return [
+            f"  RESERVED_OF_BLOCK({kind}, {own}, {at});"
+            for (kind, own, _), at in zip(used, places, strict=False)
+        ], places[-1]
+
+    def plan(
+        self,
+        name: str,
+        counters: tuple[tuple[str, Index], ...],
+        taken: list[str],
+        lanes: int,
+        reserved_bytes: int,
+    ) -> None:
         """Record how a kernel is launched, for arrays with contiguous rows."""
         blocks = product([trips for _, trips in counters]).value
         self.is_fixed &= blocks is not None and not self.is_conditional
         arguments = [self.argument(own) for own in taken]
-        self.launches.append({"kernel": name, "blocks": blocks, "lanes": lanes, "arguments": arguments})
+        launched = {"kernel": name, "blocks": blocks, "lanes": lanes, "reserved_bytes": reserved_bytes}
+        self.launches.append({**launched, "arguments": arguments})
 
     def argument(self, own: str) -> dict[str, object]:
         """Return an argument of a launch: an array, a scalar, a number, or a loop counter.

@@ -23,7 +23,8 @@ _ALIGNMENT = 256
 
 def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:
     """Return a C file that launches the kernels of a plan, and its header, by name."""
-    kernels = list(dict.fromkeys(launch["kernel"] for launch, _ in launches_of(plan["launches"])))
+    reserved = {launch["kernel"]: launch["reserved_bytes"] for launch, _ in launches_of(plan["launches"])}
+    kernels = list(reserved)
     names = CNames()
     for own in ("d", "stream", "workspace", "given", "status", "numbers"):
         names.take(own)
@@ -54,6 +55,11 @@ def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:
         f'  if (!status) status = {driver["find"]}(&d->kernels[{number}], d->module, "{kernel}");'
         for number, kernel in enumerate(kernels)
     ]
+    finds += [
+        f"  if (!status) status = {driver['permit']}(d->kernels[{number}], {plan['permitted']}, {size_bytes});"
+        for number, size_bytes in enumerate(reserved.values())
+        if size_bytes
+    ]
     image = f"{name}.{plan['image']}"
     source = [
         f"/* The launches of {name}, by {driver['library']}. Compile {image} before it. */",
@@ -61,6 +67,7 @@ def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:
         "#include <stddef.h>\n",
         f"extern int {driver['load']}(void **module, const void *image);",
         f"extern int {driver['find']}(void **kernel, void *module, const char *name);",
+        f"extern int {driver['permit']}(void *kernel, int attribute, int value);",
         f"extern int {driver['unload']}(void *module);",
         f"extern int {driver['launch']}(void *kernel, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,",
         "    unsigned shared, void *stream, void **given, void **extra);\n",
@@ -104,7 +111,7 @@ def _steps(
             yield f"{space}  const int64_t numbers[] = {{{', '.join(map(str, numbers))}}};"
         yield f"{space}  void *given[] = {{{', '.join(given) or 'NULL'}}};"
         number = kernels.index(step["kernel"])
-        size = f"{step['blocks']}, 1, 1, {step['lanes']}, 1, 1"
-        yield f"{space}  status = {call}(d->kernels[{number}], {size}, 0, stream, given, NULL);"
+        size = f"{step['blocks']}, 1, 1, {step['lanes']}, 1, 1, {step['reserved_bytes']}"
+        yield f"{space}  status = {call}(d->kernels[{number}], {size}, stream, given, NULL);"
         yield f"{space}  if (status) return status;"
         yield f"{space}}}"

@@ -99,7 +99,9 @@ class Device:
 
     `library` are its drivers, "" where isamap has no host code for it, and `counted_by` their function that
     counts devices. Files of kernels end in `ending`, and `compile` is a command for them, whose result ends in
-    `image`. `driver` are the functions that load an image, find a kernel, launch it and unload the image.
+    `image`. `driver` are the functions that load an image, find a kernel, launch it and unload the image. A
+    kernel may declare `declared_bytes` of arrays of a block (0: any number). A launch reserves more, which
+    `permit` of the driver allows a kernel by the attribute `permitted`.
     `tensors` is torch's device type of the arrays that the kernels access. `capability` is the lowest compute
     capability that runs the kernels. A device fits if its first number is the same and its capability is not lower.
     """
@@ -111,6 +113,8 @@ class Device:
     compile: str = ""
     image: str = ""
     driver: Mapping[str, str] = field(default_factory=dict[str, str])
+    declared_bytes: int = 0
+    permitted: int = 0
     tensors: str = ""
     capability: Sequence[int] = ()
 

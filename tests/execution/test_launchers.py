@@ -29,9 +29,9 @@ from isamap.ir import bind
 from isamap.run.fills import make_arrays, make_scalars
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from tests.device_kernels import shipped
+from tests.device_kernels import product, shipped
 
-SM80 = "nvidia-sm80"
+SM80, GROUPS = "nvidia-sm80", "nvidia-sm90-wgmma"
 STEPS = """kernel steps(T, N, K, scalar eps: f32) {
   in W: f32[K, K];
   inout h: f32[N, K];
@@ -42,15 +42,36 @@ STEPS = """kernel steps(T, N, K, scalar eps: f32) {
     for n in N, j in K { h[n, j] = max(s[n, j], 0); }
   }
 }"""
+STAGED = """isamap schedule 1
+kernel product
+machine nvidia-sm90-wgmma
+sizes K = 72, M = 131, N = 104
+status MANUAL
+nest 0 {
+  map wgmma_bf16 { i: m, j: n, q: k, p: k } (a = A[m, k], b = B[n, k]);
+  choose group.m = 2;
+  par m by 128 { par n by 64 { for k by 64 {
+    stage a ahead 2 in shared at 0; stage b ahead 2 in shared at 49152;
+    hold;
+    for k by 16 { issue; }
+  } } }
+}
+"""
 CASES: Mapping[str, tuple[str, dict[str, int], dict[str, int]]] = {
     "product": ("gemm_bf16_f32", {"M": 19, "N": 35, "K": 21}, {"nest0.parallel.m": 2}),
     "norm": ("rms_norm_f32", {"M": 5, "N": 37}, {}),
     "ordered steps": ("steps", {"T": 3, "N": 64, "K": 24}, {}),
+    "copies ahead": ("staged", {"M": 131, "N": 104, "K": 72}, {}),
 }
 DRIVER = """
 #include <stdio.h>
 static FILE *notes;
-static const struct { const char *name; void (*kernel)(const isamap_value *); int count; } known[] = { %s };
+static struct {
+  const char *name;
+  void (*kernel)(const isamap_value *);
+  int count;
+  unsigned permitted;
+} known[] = { %s };
 int cuModuleLoadData(void **module, const void *image) {
   notes = fopen("%s", "a");
   *module = notes;
@@ -66,12 +87,17 @@ int cuModuleGetFunction(void **kernel, void *module, const char *name) {
   }
   return 500;
 }
+int cuFuncSetAttribute(void *kernel, int attribute, int value) {
+  ((typeof(*known) *)kernel)->permitted = value;
+  return attribute != 8 || value > 227 << 10;
+}
 int cuLaunchKernel(void *kernel, unsigned x, unsigned y, unsigned z, unsigned lanes, unsigned v, unsigned w,
                    unsigned shared, void *stream, void **given, void **extra) {
   const typeof(*known) *found = kernel;
   fprintf(notes, "%%s %%u %%u %%u %%u %%u %%u %%u %%d\\n", found->name, x, y, z, lanes, v, w, shared,
           (int)(intptr_t)stream);
   fflush(notes);
+  if (shared > found->permitted) return 1;
   isamap_device d;
   isamap_value values[64];
   isamap_open(&d, NULL);
@@ -109,8 +135,16 @@ class Printed:
 
     def __init__(self, case: str, folder: Path) -> None:
         self.folder, (name, self.sizes, fixed) = folder, CASES[case]
-        self.source = Source("steps.ir", STEPS) if name == "steps" else shipped(name)
-        made = compile_kernel(Request(self.source, SM80, self.sizes, heuristic="greedy", fixed=fixed))
+        own = {
+            "steps": Source("steps.ir", STEPS),
+            "staged": product("bf16", "f32", transposed=True, is_aligned=True),
+        }
+        self.source = own[name] if name in own else shipped(name)
+        given = Source("given", STAGED) if name == "staged" else None
+        machine = GROUPS if given else SM80
+        made = compile_kernel(
+            Request(self.source, machine, self.sizes, schedule=given, heuristic="greedy", fixed=fixed)
+        )
         assert made.program is not None
         assert made.machine is not None
         for file, text in emit_artifact(made.program, made.machine, "kernels").files().items():
@@ -126,7 +160,7 @@ class Printed:
         (folder / "model" / f"{self.name}.h").write_text(str(model[f"{self.name}.h"]), encoding="utf-8")
         (folder / f"{self.name}.c").rename(folder / "model" / f"{self.name}.c")
         counts = {launch["kernel"]: len(launch["arguments"]) for launch in flat(self.plan["launches"])}
-        known = ", ".join(f'{{"{k}", {k}_lane, {count}}}' for k, count in counts.items())
+        known = ", ".join(f'{{"{k}", {k}_lane, {count}, 0}}' for k, count in counts.items())
         text = f'#include "{self.name}.c"\n' + DRIVER % (known, folder / "notes")
         (folder / "model" / "driver.c").write_text(text, encoding="utf-8")
         build(folder, "-o", "libfake.so", "model/driver.c")
@@ -196,10 +230,14 @@ def test_printed_hosts_launch_what_the_schedule_says(
     by_python = printed.notes()
     assert by_python[0] == "load fake"
     wanted = [
-        f"{s['kernel']} {s['blocks']} 1 1 {s['lanes']} 1 1 0 7"
+        f"{s['kernel']} {s['blocks']} 1 1 {s['lanes']} 1 1 {s['reserved_bytes']} 7"
         for s, _ in host.launches_of(printed.plan["launches"])
     ]
     assert by_python[1:] == wanted
+    bytes_ = 3 * 2 * (128 + 64) * 64  # of three copies: more than kernels may declare
+    assert max(s["reserved_bytes"] for s in flat(printed.plan["launches"])) == bytes_ * (
+        case == "copies ahead"
+    )
 
     build(
         tmp_path,

@@ -106,6 +106,7 @@ class Driver:
     sources: dict[str, str] = field(default_factory=dict[str, str])
     modules: list[Any] = field(default_factory=list[Any])
     kernels: list[tuple[Any, str]] = field(default_factory=list[tuple[Any, str]])
+    permitted: dict[int, int] = field(default_factory=dict[int, int])
 
     def __getitem__(self, name: str) -> Callable[..., int]:
         return getattr(self, name)
@@ -145,10 +146,15 @@ class Driver:
         kernel._obj.value = len(self.kernels)
         return 0
 
+    def cuFuncSetAttribute(self, kernel: Any, attribute: int, value: int) -> int:
+        self.permitted[kernel.value] = value
+        return int(attribute != 8)
+
     def cuLaunchKernel(self, kernel: Any, *given: Any) -> int:
         blocks, lanes, stream, arguments = (given[n] for n in (0, 3, 7, 8))
-        assert [given[n] for n in (1, 2, 4, 5, 6, 9)] == [1, 1, 1, 1, 0, None]
+        assert [given[n] for n in (1, 2, 4, 5, 9)] == [1, 1, 1, 1, None]
         number: int = kernel.value - 1
+        assert given[6] <= self.permitted.get(kernel.value, 0)
         library, name = self.kernels[number]
         self.calls.append((name, blocks, lanes, stream.value))
         return int(library.launch(name.encode(), blocks, lanes, arguments))
@@ -260,7 +266,8 @@ def test_buffers_are_allocated_on_the_stream_that_launches(monkeypatch: pytest.M
         )
 
     monkeypatch.setattr(torch, "get_device_module", module_of)
-    launch = {"kernel": "k", "blocks": 1, "lanes": 32, "arguments": [{"array": "x"}, {"array": "t"}]}
+    launch = {"kernel": "k", "blocks": 1, "lanes": 32, "reserved_bytes": 0}
+    launch |= {"arguments": [{"array": "x"}, {"array": "t"}]}
     plan = {
         "kernel": "k", "image": "cubin", "launches": [launch], "scalars": [{"name": "s", "dtype": "f32"}],
         "arrays": [{"name": "x", "dtype": "f32", "shape": [2]}], "buffers": [{"name": "t", "bytes": 10}],
