@@ -39,7 +39,7 @@ _MOST_POINTS, _MOST_SLOTS = 1 << 16, 1 << 8
 
 
 def check_barriers(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
-    """Return the races between lanes, and the barriers that some lanes may not reach together with the others."""
+    """Return text for each race between lanes, and for each barrier that only some of the lanes may reach."""
     return tuple(dict.fromkeys(_Walk(machine).said(program.body)))
 
 
@@ -49,7 +49,7 @@ Numbers = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The elements of an access: the first, and along each axis a distance and how many there are.
+    """The elements of an access: the first one, and for each axis a distance and a count.
 
     Both may depend on the number of an instance.
     """
@@ -58,11 +58,11 @@ class _Box:
     axes: tuple[tuple[int, Index], ...]
 
     def follows(self, variable: str) -> bool:
-        """Return whether a loop moves the box."""
+        """Return whether the loop with this variable moves the box."""
         return variable in self.first.symbols
 
     def places(self, numbers: Numbers) -> frozenset[int] | None:
-        """Return the distances of an instance's elements from its first; None of too many, or of unknown ones."""
+        """Return the distances of an instance's elements from the first, or None for many or unknown ones."""
         counts = [count.substitute(numbers).value for _, count in self.axes]
         known = [max(count, 0) for count in counts if count is not None]
         if len(known) < len(counts) or prod(known) > _MOST_POINTS:
@@ -99,7 +99,7 @@ def _write_the_same(name: str) -> str:
 
 
 class _Walk:
-    """One path through a program. `last` has, for each array, the accesses since the last barrier.
+    """A path through a program. `last` has, for each array, the accesses since the last barrier.
 
     `own` are the numbers of the instances that perform the nodes that it is at, and `team` all so far.
 
@@ -194,14 +194,14 @@ class _Walk:
                     yield from self.said(children(node))
 
     def performed(self, name: str, made: list[_Access], each: bool) -> Iterator[str]:
-        """Yield the races of accesses that each instance performs, or that all instances perform together."""
+        """Yield the races of accesses. Each instance performs them, or all instances perform them as one."""
         some = any((left.symbols | right.symbols) & self.own.keys() for left, _, right in self.here)
         if some and not each:
             yield f"all instances of a block perform {name} together where only some of them come"
         yield from self.touch(name, made)
 
     def is_of_each(self, issue: Issue) -> bool:
-        """Return whether each instance performs an issue. An issue that all perform together uses no register."""
+        """Return whether each instance performs an issue. An issue without registers is performed once for all."""
         in_registers = any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
         return bool(self.own) and (in_registers or not self.own.keys().isdisjoint(names_in(issue)))
 
@@ -214,7 +214,7 @@ class _Walk:
                 yield numbers
 
     def are_shared(self, box: _Box | None) -> bool:
-        """Return whether two instances may touch one element by the same access."""
+        """Return whether two instances may access one element through the same box."""
         seen: list[tuple[Index, frozenset[int]]] = []
         for numbers in self.instances():
             if box is None or (places := box.places(numbers)) is None:
@@ -228,7 +228,7 @@ class _Walk:
         return False
 
     def is_else(self, before: If, conditions: tuple[Condition, ...]) -> bool:
-        """Return whether conditions only hold where those of another node do not: `a < b` and `b <= a`."""
+        """Return whether conditions exclude those of another node, as `a < b` excludes `b <= a`."""
         return any(
             {one, other} == {"<", "<="} and (left, right) == (there, here)
             for left, one, right in before.conditions
@@ -240,7 +240,7 @@ class _Walk:
             self.last[array] = set(map(change, some))
 
     def before(self, access: _Access, variable: str, is_closed: bool) -> _Access:
-        """Return an access as the next or any later iteration of a loop sees it.
+        """Return an access for comparison with those of a later iteration of a loop.
 
         If each iteration closes a group, copies in flight are of known iterations.
         """
@@ -252,7 +252,7 @@ class _Walk:
         return replace(access, box=None) if access.other else replace(access, other=variable)
 
     def every(self, access: _Access, variable: str) -> _Access:
-        """Return an access extended to all iterations of a loop, for code after the loop."""
+        """Return an access extended to all iterations of a loop, for comparison with code after the loop."""
         if access.box is None or not access.box.follows(variable):
             return access
         step, most = access.box.first.coefficient(variable), largest_value(self.loops[variable], self.loops)
@@ -285,7 +285,7 @@ class _Walk:
         return found
 
     def meet(self, one: _Access, other: _Access) -> bool:
-        """Return whether two accesses, each by some instance of a team, may touch one element."""
+        """Return whether two accesses, each by any instance of a team, may have an element in common."""
         if one.box is None or other.box is None:
             return True
         left = (one.box.first.symbols ^ other.box.first.symbols) & self.loops.keys()
@@ -320,7 +320,7 @@ class _Walk:
     def meets_later(
         self, own: frozenset[int], gap: int, theirs: frozenset[int], loop: tuple[int, str]
     ) -> bool:
-        """Return whether another iteration of a loop, with its step and variable, touches one of the own elements."""
+        """Return whether an earlier or later iteration of a loop accesses one of the given elements."""
         step, variable = loop
         most = largest_value(self.loops[variable], self.loops).value
         alike: dict[int, set[int]] = {}
@@ -334,7 +334,7 @@ class _Walk:
         )
 
     def writes_apart(self, loop: For) -> bool:
-        """Return whether the addresses show that a loop nest around one issue writes each element once."""
+        """Return whether the addresses in a loop nest around one issue prove that each element is written once."""
         loops: list[tuple[str, int]] = []
         node: Node = loop
         while isinstance(node, For) and len(node.body) == 1 and node.trips.value is not None:

@@ -41,7 +41,7 @@ _MOST_POINTS, _MOST_SLOTS = 1 << 16, 1 << 8
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """The elements of an array that an issue touches: a box with a count per stride, or all if `is_whole`.
+    """The elements of an array that an issue accesses: a box with a count for each stride, or the whole array.
 
     The counts may depend on the number of an instance. With `carried`, the elements are those of another iteration
     of a loop, each of which moves the box by so many elements.
@@ -56,7 +56,7 @@ class Touch:
 
     @property
     def span(self) -> int:
-        """The number of elements from the first one to the last. The strides have to be numbers."""
+        """The number of elements from the first to the last one. The strides are numbers."""
         pairs = zip(self.strides, self.counts, strict=True)
         return 1 + sum(stride.constant * (count.constant - 1) for stride, count in pairs)
 
@@ -66,12 +66,12 @@ class Touch:
         return replace(self, offset=self.offset.substitute(numbers), counts=counts)
 
     def step(self, variable: str) -> int | None:
-        """Return the elements by which an iteration of a loop moves the box, or None if that is not a number."""
+        """Return by how many elements an iteration of a loop moves the box, or None if it is not constant."""
         found = self.offset.coefficient(variable)
         return found.value if found is not None else None
 
     def of_others(self, variable: str) -> Touch:
-        """Return the accessed elements as another iteration of a loop sees them."""
+        """Return the elements that another iteration of a loop accesses."""
         if variable not in self.offset.symbols:
             return self
         step = self.step(variable)
@@ -82,7 +82,7 @@ class Touch:
         )
 
     def of_all(self, variable: str, trips: int | None) -> Touch:
-        """Return the elements of all iterations of a loop."""
+        """Return the elements that all iterations of a loop access."""
         if variable not in self.offset.symbols:
             return self
         step = self.step(variable)
@@ -107,7 +107,7 @@ def find_touched(
     loops: Mapping[str, Index] = NO_LOOPS,
     team: Mapping[str, int] = NO_TEAM,
 ) -> tuple[Touches, Touches]:
-    """Return what the lanes of a block read and write in one issue. `loops` maps loops to iteration counts.
+    """Return the elements that one issue reads and writes, for all lanes. `loops` has iteration counts.
 
     `team` are the instances on whose numbers lengths may depend.
     """
@@ -167,7 +167,7 @@ def are_apart(one: Touch, other: Touch, team: Mapping[str, int]) -> bool:
 
 
 def _in_each_slot(*offsets: Index) -> list[dict[str, Index]]:
-    """Return, for each copy that iterations of a multi-copy buffer use, variables with that remainder.
+    """Return, for each copy of a buffer with several copies, the variables with the remainder that selects it.
 
     The slot of an iteration is a remainder of its number: `1024*((k + 1) % 2)`.
     """
@@ -188,7 +188,7 @@ def _in_each_slot(*offsets: Index) -> list[dict[str, Index]]:
 
 
 def _is_gap(gap: Index, one: Touch, other: Touch) -> bool:
-    """Return whether a distance moves one box beyond another one along an axis."""
+    """Return whether two boxes at this distance have no element in common."""
     if gap.value is not None:
         if step := max(one.carried, other.carried):
             return step - abs(gap.value) >= max(one.span, other.span)
@@ -219,7 +219,7 @@ def _box(touch: Touch) -> frozenset[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """The elements that lanes have read and written since the last barrier."""
+    """The elements that lanes have read, and those that they have written, since the last barrier."""
 
     read: Touches = NONE
     written: Touches = NONE
@@ -228,7 +228,7 @@ class _Since:
         return _Since(self.read | other.read, self.written | other.written)
 
     def changed(self, change: Callable[[Touch], Touch]) -> _Since:
-        """Return the record with all accesses changed."""
+        """Return the record with a function applied to all accesses."""
         return _Since(frozenset(map(change, self.read)), frozenset(map(change, self.written)))
 
     def meets(self, other: _Since, team: Mapping[str, int], loops: Mapping[str, Index]) -> bool:
@@ -242,7 +242,7 @@ class _Since:
 
 
 def _extended(touch: Touch, other: Touch, loops: Mapping[str, Index]) -> Touch:
-    """Return an access extended over all iterations of loops that enclose it and not the other one."""
+    """Return an access extended to all iterations of the loops around it that are not around another access."""
     for variable in sorted((touch.offset.symbols - other.offset.symbols) & loops.keys()):
         touch = touch.of_all(variable, largest_value(loops[variable], loops).value)
     return touch
@@ -275,7 +275,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
         return tuple(found), since
 
     def one(node: Node, since: _Since, behind: Nodes) -> tuple[Nodes, Node, _Since]:
-        """Return the nodes before a node, the node with barriers inside, and the accesses after it."""
+        """Return the nodes to insert before a node, the node with barriers inside, and the accesses after it."""
         match node:
             case Issue() | Fill():
                 return waited(node, _issued((node,), machine, loops, team), since)
@@ -317,7 +317,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
                 return (), with_children(node, inside), after
 
     def where(conditions: tuple[Condition, ...], body: Nodes, since: _Since) -> tuple[Nodes, Node, _Since]:
-        """Return conditional nodes, split at barriers, because all instances have to reach each barrier."""
+        """Return conditional nodes, split at barriers so that each barrier is reached by all instances."""
         found: list[Node] = []
         together: list[Node] = []
         own = _Since()
@@ -367,7 +367,7 @@ def _with_copies_in_flight(nodes: tuple[Node, ...], machine: Machine) -> tuple[N
 
 
 def _with_first(nodes: tuple[Node, ...], barrier: Barrier) -> tuple[Node, ...]:
-    """Return nodes with another barrier in place of the one that they start with, possibly inside blocks."""
+    """Return nodes whose first barrier, perhaps inside blocks, is replaced by another one."""
     first, *others = nodes
     inside = isinstance(first, Block)
     return (with_children(first, _with_first(first.body, barrier)) if inside else barrier, *others)
@@ -398,7 +398,7 @@ def _groups_in_flight(loop: For, machine: Machine) -> int:
 
 
 def _slot(ref: MemoryRef, variable: str) -> tuple[Index, int] | None:
-    """Return the dividend and the divisor of the remainder that selects a slot, or None if not one slot is used."""
+    """Return the dividend and the divisor that select the copy of a buffer, or None without a unique one."""
     atoms = [atom for monomial, _ in ref.offset.terms for atom in monomial if isinstance(atom, Mod)]
     slots = [(atom.value, atom.divisor.value or 0) for atom in atoms if variable in atom.value.symbols]
     return slots[0] if len(slots) == 1 and slots[0][1] else None
@@ -421,7 +421,7 @@ def _barriers(nodes: tuple[Node, ...]) -> int:
 
 
 def _repeated_issue(loop: For, machine: Machine) -> Issue | None:
-    """Return the issue that a loop nest repeats, if no two of its iterations write the same element."""
+    """Return the only issue in a loop nest if no two iterations write the same element, else None."""
     counts: dict[str, int] = {}
     node: Node = loop
     while isinstance(node, For):
@@ -458,7 +458,7 @@ def _coefficient(index: Index, variable: str) -> int | None:
 
 
 def _is_apart(steps: list[tuple[int | None, int | None]]) -> bool:
-    """Return whether all sums of multiples of the steps, within their counts, are different."""
+    """Return whether different multiples of the steps, within the counts, always have different sums."""
     known = [(step, count) for step, count in steps if step is not None and count is not None]
     reached = 0
     for step, count in sorted(pair for pair in known if pair[1] > 1):

@@ -29,7 +29,7 @@ LONG = 16
 
 @dataclass(frozen=True, slots=True)
 class IssueEffects:
-    """The values and arrays that an issue reads and writes, and whether it consists of many operations."""
+    """The values and arrays that an issue reads and writes, and whether it is a long function."""
 
     reads: frozenset[str]
     writes: frozenset[str]
@@ -74,7 +74,7 @@ def _nodes(nodes: tuple[Node, ...], core: Core) -> tuple[Node, ...]:
 
 
 def _side_by_side(run: Sequence[Declare | Issue], core: Core) -> Sequence[Node]:
-    """Return straight-line code with its chains interleaved in groups."""
+    """Return straight-line code with its dependence chains interleaved in groups."""
     issues = [node for node in run if isinstance(node, Issue)]
     touched = [_touched_places(issue, core) for issue in issues]
     values = {value.name: value for node in run if isinstance(node, Declare) for value in node.values}
@@ -110,8 +110,10 @@ def _touched_places(issue: Issue, core: Core) -> IssueEffects:
 
 
 def _may_move(touched: Sequence[IssueEffects], values: Mapping[str, Value], machine: Machine) -> bool:
-    """Return whether each value is written once, here, in registers that the C compiler names, and no array is read
-    that is written."""
+    """Return whether code may be reordered: no array is read and written, and each value is written once.
+
+    The C compiler must name the registers of all values, and all values must be declared in this code.
+    """
     written = [name for one in touched for name in one.writes]
     loads = {name for one in touched for name in one.loads}
     stores = {name for one in touched for name in one.stores}
@@ -133,7 +135,7 @@ def _chains(touched: Sequence[IssueEffects]) -> Iterator[list[int]]:
 
 
 def _waits(chain: Sequence[int], touched: Sequence[IssueEffects]) -> bool:
-    """Return whether a long function depends on another long function of the chain."""
+    """Return whether a chain has a long function that depends on another long function of the chain."""
     behind: set[str] = set()
     for one in (touched[n] for n in chain):
         waits = bool(one.reads & behind)
@@ -178,7 +180,7 @@ def _alive(
     files: Mapping[str, str],
     taken: Mapping[str, int],
 ) -> dict[str, int]:
-    """Return the largest number of registers of each file that are in use at once. `taken` has those of a value."""
+    """Return the most registers of each file that are in use at once. `taken` has the registers of each value."""
     alive: dict[str, set[str]] = {}
     most: dict[str, int] = {}
     for n in chain:
@@ -191,7 +193,7 @@ def _alive(
 
 
 def _by_level(group: Sequence[int], touched: Sequence[IssueEffects]) -> list[int]:
-    """Sort issues by their depth in dependence chains.
+    """Return the issues sorted by their depth in dependence chains.
 
     An issue without inputs stands directly before its reader. Issues that write memory come last, in order.
     """

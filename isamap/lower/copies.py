@@ -27,7 +27,7 @@ Nodes = tuple[Node, ...]
 def dma_loops(
     copy: Copy, counts: Mapping[str, Index], search: MoveSearch, names: Names
 ) -> tuple[Node, ...] | None:
-    """Return the loops of a copy to or from a scratchpad, or None if it is none or no single instruction does it."""
+    """Return the loops of a copy to or from a scratchpad, or None if no instruction performs it."""
     buffers = {copy.target.buffer, *(r.buffer for r in reads(copy.value))}
     if not buffers & search.homes.keys():
         return None
@@ -59,7 +59,7 @@ def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names
 
 
 def _as_argument(value: Index | Expr, bindings: Mapping[str, Index]) -> Index | Expr | int:
-    """Return a parameter in the form of an issue argument: a number if it is constant."""
+    """Return the value of a parameter as an argument of an issue, as a number if it is constant."""
     if not isinstance(value, Index):
         return value
     here = value.substitute(bindings)
@@ -74,7 +74,7 @@ def _reference(place: Location, bindings: Mapping[str, Index]) -> MemoryRef:
 def clear(
     buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return nodes that set a part of a buffer to zero. Raises: NoMapping if no instruction can."""
+    """Return nodes that set a part of a buffer to zero. Raises: NoMapping if no instruction does this."""
     home = search.homes.get(buffer)
     if home is None:
         return (Fill(buffer, offset, Index.of(elements)),)
@@ -119,7 +119,7 @@ def copy_loops(copy: Copy, counts: Mapping[str, Index], search: MoveSearch, name
 
 
 def block_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> BlockMove | None:
-    """Return the block in which a copy moves, or None if other moves are as cheap."""
+    """Return the block move for a copy, or None if other moves cost no more."""
     known = {c: n.value for c, n in counts.items() if n.value is not None}
     block = find_block(copy, known, search)
     other = find_transfer(copy, counts, search) if block is not None else None
@@ -134,7 +134,7 @@ def block_loops(block: BlockMove, counts: Mapping[str, Index], names: Names) -> 
 
 
 def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer:
-    """Return how a copy moves its elements. Raises: NoMapping if the machine cannot move a single one."""
+    """Return the transfer for a copy. Raises: NoMapping if the machine cannot move a single element."""
     found = find_transfer(copy, counts, search)
     if found is None:
         dtype, value = copy.value.dtype, _name_expression(copy.value)
@@ -152,7 +152,7 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
 
 
 def _name_expression(e: Expr) -> str:
-    """Return an expression as text, or the name of the value that it is read from if it has no text."""
+    """Return the text of an expression, or the name of the value that it reads if it has no text."""
     if e.span is not None:
         return f"`{' '.join(e.span.text.split())}`"
     names = dict.fromkeys(r.buffer for r in reads(e))

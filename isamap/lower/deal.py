@@ -49,7 +49,7 @@ class DividedWork:
 
     @property
     def innermost(self) -> int:
-        """The loop whose body performs the slices."""
+        """The number of the innermost loop, whose body performs the slices."""
         return self.hosts[-1][0]
 
 
@@ -70,7 +70,7 @@ def continue_slices(dealt: DividedWork, names: Names) -> tuple[DividedWork, tupl
 
 
 def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
-    """Return how many loops count the pieces of each part: as few as give each iteration a piece.
+    """Return for each part how many loops count its pieces: as few as give each iteration a piece.
 
     If an iteration gets several, smaller pieces are more even: at least four, or as many for all.
     """
@@ -96,7 +96,7 @@ def is_even(dealt: DividedWork) -> bool:
 
 
 def has_rows(dealt: DividedWork) -> bool:
-    """Return whether pieces form rows, with equally many for each iteration of the last host."""
+    """Return whether pieces form rows, with equally many pieces for each iteration of the last host."""
     return _rows_of(dealt) is not None
 
 
@@ -118,7 +118,7 @@ class _Rows:
 
 
 def _rows_of(dealt: DividedWork) -> _Rows | None:
-    """Return the rows of some work, or None if it has none or their number is unknown at compile time."""
+    """Return the rows that work consists of, or None if it has none or only run time knows their number."""
     conditions, nodes = _split_guards(dealt.make())
     around: list[For] = []
     while len(nodes) == 1 and isinstance(nodes[0], For):
@@ -166,7 +166,7 @@ def share_of(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]
 
 
 def _share_of_rows(dealt: DividedWork, place: Place, names: Names) -> tuple[Node, ...]:
-    """Return the rows that the iteration at `place` processes. Outer iterations process lines in rotation.
+    """Return the rows of which an iteration performs a slice. Outer iterations take lines in turn.
 
     So an iteration of a sum has next to nothing to count, and all of its iterations have as many hints. Of
     lines that are fewer than those trips, each has a part of the rows: all of them in the first trips would

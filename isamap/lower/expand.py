@@ -53,7 +53,7 @@ class GuardedPiece:
 
 
 def in_pieces(nest: Nest, block: LoopStep, scope: NestScope, build: Build) -> Nodes:
-    """Return all pieces of a block's remainder at a place, each with the body from `build`."""
+    """Return the pieces of a block's remainder, each with the body that `build` returns for its place."""
     place = scope.place
     axis = _of_team(nest.tile.axis(block.axis), nest, place)
     staged = frozenset(stage.operand for stage in nest.schedule.stages)
@@ -64,7 +64,7 @@ def in_pieces(nest: Nest, block: LoopStep, scope: NestScope, build: Build) -> No
 
 
 def _of_team(axis: LoopAxis, nest: Nest, place: Place) -> LoopAxis:
-    """Return an axis whose tile comprises the tiles of all instances of a level."""
+    """Return an axis with the tile of a whole level: the tiles of all its instances side by side."""
     count = product([n for number, (_, n) in place.team.items() if nest.loops[number].axis == axis.name])
     return replace(axis, tile=axis.tile * count.constant)
 
@@ -81,7 +81,7 @@ def _at(place: Place, axis: LoopAxis, case: GuardedPiece) -> Place:
 
 
 def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[GuardedPiece]:
-    """Yield one case per number of tiles, where the last tile covers only the remainder."""
+    """Yield a case for each number of tiles. The last tile is short."""
     left, size = place.left[axis.name], axis.tile
     most = block.step // size
     for count in range(most, 0, -1):
@@ -92,7 +92,7 @@ def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Guarded
 
 
 def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[GuardedPiece]:
-    """Yield the cases of full tiles, followed by the partial tile."""
+    """Yield the cases of full tiles, and then the case of the short tile."""
     left, size = place.left[axis.name], axis.tile
     # Where threads share an axis in blocks, a block may be whole without being known to be.
     most = block.step // size - (not block.is_dealt)
@@ -105,7 +105,7 @@ def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Guard
 
 
 def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiece]:
-    """Yield one case per number of full tiles."""
+    """Yield a case for each number of full tiles."""
     for count in counts:
         yield GuardedPiece(
             ((full, "==", Index.of(count)),), RemainderPiece(ZERO, count), Index.of(count * size)
@@ -113,7 +113,7 @@ def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPi
 
 
 def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiece]:
-    """Yield single-tile pieces, as many as there are full tiles, so that no piece occurs twice."""
+    """Yield pieces for the full tiles, such that each number of tiles is a sum of pieces."""
     left = full
     for count in counts:
         yield GuardedPiece(
@@ -123,7 +123,7 @@ def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiec
 
 
 def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str], search: MoveSearch) -> bool:
-    """Return whether instructions can move tiles cut along an axis, for all unstaged operands."""
+    """Return whether instructions can move tiles that are short along an axis, for all operands without a buffer."""
     cut = symbols_of({axis.name: Index.of(axis.name)})
     for operand in tile.inputs:
         if operand.name in staged or not _shows(operand, axis):
@@ -139,14 +139,14 @@ def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str]
 
 
 def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
-    """Return whether an operand's tile is cut if the axis is cut."""
+    """Return whether an operand has a short tile where the axis has one."""
     return axis.name in operand.parts or axis.name in operand.scattered
 
 
 def _is_masked_out(
     tile: Tile, held: OperandTile, cut: dict[str, Index], finish: Finish, search: MoveSearch
 ) -> bool:
-    """Return whether instructions can store cut tiles to all targets of a tile's result."""
+    """Return whether instructions can store short tiles to all targets of a result."""
     request = held.request(cut)
     if tile.accumulator is None:
         assert tile.target_elements is not None, "a statement that only assigns has a target"
@@ -202,7 +202,7 @@ def skip_by_guard(nest: Nest, inner: tuple[Step, ...], scope: NestScope, nodes: 
 
 
 def _adding(assign: Assign) -> Expr | None:
-    """Return the conditions that hold in each iteration that changes a sum."""
+    """Return the condition under which a statement changes its sum, or None if it always does."""
     match assign.op, assign.value:
         case str() as op, Call("select", (guard, _, Const() as nothing)):
             return guard if nothing.value == identity_of(op, nothing.dtype).value else None
@@ -211,7 +211,7 @@ def _adding(assign: Assign) -> Expr | None:
 
 
 def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
-    """Return the condition on a statement's axes under which elements of its target are read, or None if unknown.
+    """Return the condition on its axes under which elements of a statement's target are read, or None.
 
     None if it is not known.
     """
@@ -233,7 +233,7 @@ def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
 
 
 def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Iterator[Condition]:
-    """Yield conditions that are true in each block with an iteration that satisfies the guard."""
+    """Yield conditions that hold for each block with an iteration that satisfies the guard."""
     match guard:
         case Call("and", (left, right)):
             yield from _conditions(left, axes, place)
@@ -249,7 +249,7 @@ def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Itera
 
 
 def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Index | None:
-    """Return the least or the largest value of an index in a block, or None if it is no sum of separate axes.
+    """Return the least or the largest value of an index in a block, or None if axes are fused.
 
     None if it is no sum of multiples of axes, or one of them is looped over together with others.
     """
@@ -383,7 +383,7 @@ def _iteration(nest: Nest, step: LoopNode, scope: NestScope, inside: Build) -> N
 
 
 def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
-    """Return the number of elements after the last whole step of a loop, or None if it is always 0."""
+    """Return the number of elements after the last whole step of a loop, or None if there never are any."""
     axis, size, left = step.loop.axis, step.loop.step, place.left[step.loop.axis]
     if is_multiple(left, size):
         return None
@@ -398,7 +398,7 @@ def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
 
 
 def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: NestScope, build: Build) -> Nodes:
-    """Return pieces, or a loop over tiles, around code that unrolls an axis of symbolic length."""
+    """Return the code that unrolls an axis of symbolic length: its pieces, or a loop over tiles."""
     place = scope.place
     for number, axis, size, block in ((u.number, u.axis, u.step, u.block) for u in unrolled):
         if count_tiles_here(place, axis, size) is None and number not in {*place.trips, *place.team}:
@@ -441,7 +441,7 @@ def _copies(nest: Nest, step: Copies, scope: NestScope, inside: Build) -> Nodes:
 
 
 def _leaves_by_blocks(nest: Nest, stage: Stage) -> bool:
-    """Return whether each register block of sums is stored from its scratchpad once its last part is summed.
+    """Return whether register blocks of sums are stored from their scratchpad when their last part is summed.
 
     If partial sums move to the scratchpad and back, all but the last block leave during the computation of
     others.
@@ -452,7 +452,7 @@ def _leaves_by_blocks(nest: Nest, stage: Stage) -> bool:
 
 
 def _finished_tiles(nest: Nest, scope: NestScope) -> Nodes:
-    """Return the stores of a register block's tiles from a scratchpad when their last part is summed."""
+    """Return the stores of a register block's finished tiles from their scratchpad."""
     acc, place = nest.tile.accumulator, scope.place
     stage = next((s for s in nest.schedule.stages if acc is not None and s.operand == acc.name), None)
     if acc is None or stage is None or not _leaves_by_blocks(nest, stage):

@@ -44,12 +44,12 @@ def before_tiles(
 
 
 def where_first(tile: Tile, place: Place) -> Index:
-    """Return an expression that is 0 where nothing has been summed yet, and positive elsewhere."""
+    """Return an index that is 0 if nothing has been summed yet at a place, and positive otherwise."""
     return sum((place.position[a.name] for a in tile.axes if a.is_reduction), start=ZERO)
 
 
 def where_last(tile: Tile, place: Place) -> Index:
-    """Return an expression that is 0 where the sum is complete after this place, and positive elsewhere."""
+    """Return an index that is 0 if the sum is complete after a place, and positive otherwise."""
     sums = (a for a in tile.axes if a.is_reduction)
     return sum((a.extent - place.position[a.name] - place.left[a.name] for a in sums), start=ZERO)
 
@@ -70,7 +70,7 @@ def copied_in(
     search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...]:
-    """Return the fill of a staged accumulator's buffer: from its array, or with another statement's initial value."""
+    """Return the code that fills an accumulator's buffer, from its array or with an initial value."""
     args = (tile, loops, place, search, names)
     if tile.overwrites(staged.operand):
         return ()
@@ -107,7 +107,7 @@ def copy_back(
 def in_case(
     measure: Index, zero: Callable[[], tuple[Node, ...]], more: Callable[[], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
-    """Return the code for `measure` 0 and for larger values, or only one of them if the measure is known."""
+    """Return the code for an index that is 0, and for one that is positive. A known index needs one of them."""
     if measure.value == 0:
         return zero()
     # Whether no values of its symbols make the measure 0, as for 172 - 128*k.

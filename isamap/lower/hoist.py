@@ -30,7 +30,7 @@ def with_copies_in_front(program: LoweredProgram, machine: Machine) -> LoweredPr
 
 
 def _hoist_nodes(nodes: Nodes, machine: Machine, addressed: frozenset[str]) -> Nodes:
-    """Return the nodes around the nests with copies hoisted: ordered loops, and blocks of statements in them."""
+    """Return the nodes with copies moved out of ordered loops, and out of blocks of statements in them."""
     found: list[Node] = []
     for node in nodes:
         if not isinstance(node, For):
@@ -69,7 +69,7 @@ def _without(body: Nodes, moved: list[Block]) -> Nodes:
 
 
 def _is_alike(copy: Block, loop: For, machine: Machine) -> bool:
-    """Return whether a copy reads and writes the same in each iteration of a loop."""
+    """Return whether a copy reads and writes the same elements in each iteration of a loop."""
     if loop.variable in {s for index in _indices(copy) for s in index.symbols}:
         return False
     written, changed = list(_written_names(copy.body, machine)), list(_written_names(loop.body, machine))
@@ -90,7 +90,7 @@ def _indices(item: object) -> Iterator[Index]:
 
 
 def _written_names(nodes: Nodes, machine: Machine) -> Iterator[str]:
-    """Yield the arrays and buffers that leaf nodes write, once for each leaf."""
+    """Yield the arrays and buffers that leaf nodes write, for each leaf."""
     for node in walk(nodes):
         if isinstance(node, Fill):
             yield node.buffer

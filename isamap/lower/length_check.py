@@ -56,7 +56,7 @@ def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str
 
 
 def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str]) -> Nodes:
-    """Return the nodes for one length, without conditions on the length."""
+    """Return the nodes for one length, with conditions on the length decided."""
     found: list[Node] = []
     for node in nodes:
         body = _at_length(children(node), at, names)
@@ -84,7 +84,7 @@ def _holds(left: Index, how: str, right: Index) -> bool:
 
 @dataclass
 class _Spelled:
-    """A body whose declarations are renamed to numbers. `sizes` has the sizes of its buffers."""
+    """A body in which declarations are renamed to numbers. `sizes` has the sizes of its buffers."""
 
     buffers: tuple[Buffer, ...]
     numbers: dict[str, str] = field(default_factory=dict[str, str])

@@ -65,7 +65,7 @@ Nodes = tuple[Node, ...]
 def join_lengths(
     constant: str, values: Values, programs: Sequence[LoweredProgram], machine: Machine
 ) -> LoweredProgram:
-    """Return the program that equals each given one where the constant has its value. Buffers have no offsets yet.
+    """Return one program for all lengths. At each length, it equals the program that is given for it.
 
     They are of one kernel and its sizes, in this order for these values, the machine at any of them.
     """
@@ -115,7 +115,7 @@ class _Join:
     # --- bodies
 
     def block(self, bodies: Sequence[Nodes], which: Which) -> Nodes:
-        """Return the common prefix of some bodies, then the rest of each body under its own condition."""
+        """Return the common beginning of some bodies, then the remainder of each under a condition on the length."""
         front = self._alike(bodies, which)
         rests = [body[len(front) :] for body in bodies]
         if len(which) == 1:
@@ -212,7 +212,7 @@ class _Join:
         return Declare(tuple(values))
 
     def _value(self, values: Sequence[Value], which: Which) -> Value:
-        """Return a value with the shape at the longest length. C has one type for all lengths."""
+        """Return a value with its shape at the longest length, because C has one type for all lengths."""
         _same([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
         widest = max(values, key=lambda v: prod(v.shape))
         return replace(widest, name=self._name_declaration([v.name for v in values], which))
@@ -400,7 +400,7 @@ def _zip_alike(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
 def _columns(
     given: Sequence[tuple[tuple[str, T], ...]], join: Callable[[str, list[T]], T]
 ) -> tuple[tuple[str, T], ...]:
-    """Return values by name, joined across the programs."""
+    """Return the values of all programs joined, by name."""
     names = _same([tuple(name for name, _ in one) for one in given])
     return tuple(
         (name, join(name, [thing for _, thing in some]))
@@ -441,7 +441,7 @@ class Numbers:
         return Lengths(self.constant, self.name, self.values, tuple(self.tables.items()))
 
     def joined(self, indices: Sequence[Index], which: Sequence[int]) -> Index | None:
-        """Return one expression that equals each index at its length, or None if the forms differ."""
+        """Return one index that equals each given one at its length, or None if their forms differ."""
         if all(index == indices[0] for index in indices):
             return indices[0]
         ordered = [_by_form(index) for index in indices]
@@ -487,7 +487,7 @@ class Numbers:
                 return Index.of(first.with_parts((one, other, first.high, first.count)))
 
     def _number(self, numbers: Sequence[int], which: Sequence[int]) -> Index:
-        """Return the numbers as a multiple of the length or of its square, or as a table."""
+        """Return an index for numbers that vary with the length: a multiple of it or of its square, or a table."""
         lengths, length = [self.values[n] for n in which], Index.of(self.name)
         step = (numbers[-1] - numbers[0]) // (lengths[-1] - lengths[0])
         rest = numbers[0] - step * lengths[0]

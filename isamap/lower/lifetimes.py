@@ -48,7 +48,7 @@ Life = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A leaf that touches a buffer: its time, and whether it only writes."""
+    """A leaf that accesses a buffer: its time, and whether it only writes the buffer."""
 
     time: int
     writes: bool
@@ -77,7 +77,7 @@ def lifetimes(program: LoweredProgram, machine: Machine) -> dict[str, Life]:
 
 
 def _written_anew(kernel: Kernel) -> set[str]:
-    """Return the arrays whose first statement assigns all elements in each iteration of the ordered loops."""
+    """Return the arrays that each iteration of ordered loops overwrites before it reads them."""
     anew: set[str] = set()
     around: dict[str, tuple[int, ...]] = {}
     for statement in statements(kernel):
@@ -96,7 +96,7 @@ def _written_anew(kernel: Kernel) -> set[str]:
 
 
 def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
-    """Return whether a statement writes every element of its target independently of the old contents."""
+    """Return whether a statement writes every element of its target, and does not read the old ones."""
     target, extents = statement.assign.target, {a.name: a.extent for a in statement.axes}
     shape = next(o.shape for o in kernel.operands if o.name == target.buffer)
     plain = [i for i in target.index if len(i.symbols) == 1 and i == Index.of(next(iter(i.symbols)))]
@@ -112,7 +112,7 @@ def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
 
 
 def _life(body: _Body, name: str, carried: bool, own: bool) -> Life:
-    """Return the lifetime in this body, or in a child with all uses whose contents start anew each time.
+    """Return the lifetime of a buffer in this body, or in a child that contains all of its uses.
 
     One thread may still need a buffer that another no longer uses, unless each has a memory of its `own`.
     """

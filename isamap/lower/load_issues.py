@@ -1,4 +1,4 @@
-"""Emit operand loads as issues. Each register is loaded once per block, for all issues that read it."""
+"""Emit operand loads as issues. Each register is loaded once for all issues in a block that read it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Emitter:
         return RegisterRef(self.value(found, bindings).name)
 
     def where(self, conditions: tuple[Condition, ...], emit: Callable[[], Emitted]) -> Emitted:
-        """Return the result of `emit`. The issues that it emits are executed where all conditions hold."""
+        """Return the result of `emit`, whose issues are executed only where all conditions hold."""
         first = len(self.nodes)
         made = emit()
         own = self.nodes[first:]
@@ -91,7 +91,7 @@ class Emitter:
 
 
 def _has_leaf(load: OperandMove | Location | Present) -> bool:
-    """Return whether a chain starts from a register that the caller holds, which may differ by place."""
+    """Return whether a chain starts from a register that the caller fills."""
     if isinstance(load, OperandMove):
         return any(_has_leaf(source) for _, source in load.inputs)
     return isinstance(load, Present)
@@ -114,7 +114,7 @@ def bind_load(load: OperandMove, bindings: Bindings) -> OperandMove:
 
 
 def arguments(load: OperandMove) -> tuple[tuple[str, Argument], ...]:
-    """Return the parameters of an issue, as numbers where they are known."""
+    """Return the parameters of an issue. Known values are numbers."""
     return tuple((n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in load.params)
 
 

@@ -77,7 +77,7 @@ def lowering(
 def _tree(
     kernel: Kernel, machine: Machine, nest: NestSchedule, matches: Sequence[Matches] | None = None
 ) -> Tree:
-    """Return the steps of a nest before all passes."""
+    """Return the steps of a nest before the first pass."""
     given = statements(kernel)
     tile = chosen_tile(given[nest.statement], machine, nest, matches)
     if (level := team_level(machine)) is not None:

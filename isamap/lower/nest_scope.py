@@ -45,7 +45,7 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class NestScope:
-    """The context of a step.
+    """The context of a step in the expansion of a nest.
 
     `staged` are the buffers filled at this step, `shared` those that iterations of an outer loop share.
     `around` is the place outside each outer loop, by number. `dealt` is the work that inner loops perform in
@@ -73,5 +73,5 @@ Build = Callable[[NestScope], Nodes]
 
 
 def key_of(operand: OperandTile, place: Place) -> tuple[Index, ...]:
-    """Return a key of an operand's tile, equal at all places with the same tile."""
+    """Return a key of an operand's tile. Places with equal keys have the same tile."""
     return tuple(place.position[axis] for axis in operand.axes)

@@ -80,12 +80,12 @@ def epilogue(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
 
 
 def of_iteration(nest: Nest, step: Copies, scope: NestScope) -> Staged | None:
-    """Return the buffer that iterations share, or None if each iteration fills its own."""
+    """Return a buffer that iterations share, or None if each iteration has a buffer of its own."""
     return None if step.slots == 1 else _slot(nest, step, scope, scope.place.trips[step.stage.depth - 1])
 
 
 def for_other_iterations(nest: Nest, step: Copies, scope: NestScope) -> tuple[NestScope, Nodes]:
-    """Return the copies that an iteration makes for another one: interleaved with inner loops, or all at once."""
+    """Return the copies for other iterations: interleaved with inner loops, or all at once."""
     stage, works = step.stage, list[tuple[str, Make]]()
     if stage.ahead:
         iteration = scope.place.trips[stage.depth - 1] + stage.ahead
@@ -214,7 +214,7 @@ def _fill(nest: Nest, step: Copies, scope: NestScope, iteration: Index) -> Make:
 
 
 def _going_on(nest: Nest, stage: Stage) -> tuple[int, ...]:
-    """Return the loops, by number, across whose iterations the fill of a scratchpad continues without a pause.
+    """Return the loops, by number, whose next iteration's buffer is filled early without a pause.
 
     The last iteration of the loop around the buffer fills it for the first one of an outer loop's next iteration.
     That takes as many iterations each time, so that buffers alternate; else each time begins with an empty buffer.
@@ -282,7 +282,7 @@ def _slot(nest: Nest, step: Copies, scope: NestScope, iteration: Index) -> Stage
 
 
 def _iterations_before(nest: Nest, scope: NestScope, number: int) -> Index:
-    """Return how many iterations earlier runs of a loop had, or 0 unless all runs have equally many."""
+    """Return the number of iterations in earlier runs of a loop, or 0 if runs differ in length."""
     before = ZERO
     for outer, loop in enumerate(nest.loops[: number + 1]):
         outside = scope.around.get(outer)  # none outside of loops that threads share
@@ -396,13 +396,13 @@ def tensor_lines(
 
 
 def goes_along(operand: OperandTile, axis: str) -> bool:
-    """Return whether a loop over an axis advances along the rows of an operand."""
+    """Return whether a loop over an axis runs along the rows of an operand."""
     read = _read_of(operand.subject)
     return read is not None and _moves(read.index[-1], axis)
 
 
 def goes_across(operand: OperandTile, axis: str) -> bool:
-    """Return whether a loop over an axis advances from row to row of an operand."""
+    """Return whether a loop over an axis runs from row to row of an operand."""
     read = _read_of(operand.subject)
     if read is None or _moves(read.index[-1], axis):
         return False
@@ -410,7 +410,7 @@ def goes_across(operand: OperandTile, axis: str) -> bool:
 
 
 def _moves(subscript: Index, axis: str) -> bool:
-    """Return whether a subscript moves with an axis."""
+    """Return whether a subscript depends on an axis."""
     factor = subscript.coefficient(f"@{axis}")
     return factor is None or factor.value != 0
 
@@ -418,7 +418,7 @@ def _moves(subscript: Index, axis: str) -> bool:
 def _lines(
     buffer: str, start: Index, elements: Index, most: Index, size_bytes: int, hint: LineHint, names: Names
 ) -> tuple[Hint, tuple[tuple[str, Index], ...]]:
-    """Return a hint for one line of a run of elements, and the loop over the lines of the longest run.
+    """Return a hint for one line of a run of elements, and the loop over the lines of the longest such run.
 
     Elements are counted back from the last one: the first element's line was probably loaded with the data
     before it, but the last element's line was not.
@@ -442,13 +442,13 @@ def _nest_loops(loops: Sequence[tuple[str, Index]], here: Node) -> tuple[Node, .
 
 
 def _read_of(expr: Expr) -> Read | None:
-    """Return the only read of an element, which may be combined with constants: `u8(B[k, n] ^ -128)`."""
+    """Return the only read in an expression of one element and constants, as `u8(B[k, n] ^ -128)`, or None."""
     found = reads(expr)
     return found[0] if len(found) == 1 else None
 
 
 def _box(read: Read, place: Place) -> list[tuple[Index, Index]] | None:
-    """Return, per subscript, its least value at a place and its number of values, or None if it is not affine."""
+    """Return for each subscript its least value at a place and the number of values, or None if not affine."""
     positions = {f"@{axis}": position for axis, position in place.position.items()}
     found: list[tuple[Index, Index]] = []
     for subscript in read.index:

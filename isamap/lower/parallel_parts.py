@@ -69,7 +69,7 @@ class ParallelLoops:
 
     @property
     def inner(self) -> Counters:
-        """The loops that run more than once and select parts of a sum."""
+        """The loops that run more than once and divide a sum."""
         return self._counters(summing=True)
 
     @property
@@ -98,7 +98,7 @@ def parallel_nest(nest: Nest, step: steps.ThreadLoops, scope: NestScope, inside:
 
 
 def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> ParallelLoops:
-    """Return the parallel loops of a nest, with new variables."""
+    """Return the parallel loops of a nest, with a new variable for each."""
     trips = tuple(tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in loops)
     sums = frozenset(axis.name for axis in tile.axes if axis.is_reduction)
     return ParallelLoops(loops, tuple(names.fresh(loop.axis) for loop in loops), trips, sums)
@@ -184,7 +184,7 @@ def team_of(nest: NestSchedule, machine: Machine, names: Names) -> dict[int, tup
 
 
 def _by_first(nodes: Nodes, team: Counters) -> Nodes:
-    """Return the nodes in which only the first instance performs copies through registers equal for all."""
+    """Return the nodes, with copies that are equal for all instances performed by the first instance."""
     counters = {counter for counter, _ in team}
     issues = [node for node in walk(nodes) if isinstance(node, Issue)]
     own = {value for issue in issues if counters & names_in(issue) for value in _values(issue)}
@@ -233,7 +233,7 @@ def part_count(tile: Tile, schedule: NestSchedule) -> Index:
 
 
 def distribute_loops(nodes: Nodes, count: Index, names: Names) -> Nodes:
-    """Return nodes whose outermost loops are distributed over `count` parts. Their iterations are independent."""
+    """Return nodes whose outermost loops are divided into `count` parts with independent iterations."""
     if count.value == 1 or not all(isinstance(node, For) for node in nodes):
         return nodes
     return tuple(_dealt(node, count, names) for node in nodes if isinstance(node, For))

@@ -1,4 +1,4 @@
-"""The passes of lowering, in order: over steps of nests up to `expand`, then over nodes of a program.
+"""The passes of lowering, in order: over the steps of nests until `expand`, then over the nodes of a program.
 
     states(trees, setting, PASSES)   ->   ("loops", trees), …, ("barriers", program)
 
@@ -43,7 +43,7 @@ def names_of(kernel: Kernel) -> Names:
 
 
 def temps_of(kernel: Kernel, body: tuple[Node, ...]) -> tuple[Buffer, ...]:
-    """Return the kernel's temporary arrays that a program accesses."""
+    """Return the kernel's temporary arrays that the body of a program accesses."""
     touched = arrays_in(body)
     return tuple(
         Buffer(o.name, o.dtype, product(o.shape), "of the kernel")
@@ -161,7 +161,7 @@ def expand(trees: Trees, setting: LoweringInput) -> LoweredProgram:
 
 
 def _around(statement: Statement, nest: NestSchedule) -> Statement:
-    """Return a statement inside the ordered loops around its nest. A carried loop is inside the nest instead."""
+    """Return a statement inside the ordered loops around its nest. A carried loop is not one of these."""
     if not nest.carried:
         return statement
     return replace(statement, sequence=statement.sequence[:-1], ordered_loops=statement.ordered_loops[:-1])

@@ -126,7 +126,7 @@ def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tup
 
 
 def _own_tile(place: Place, loop: Unroll) -> Place:
-    """Return the place of an instance's own tile under a loop over the tiles of all instances."""
+    """Return the place of one instance's tile, under a loop over the tiles of all instances."""
     (counter, count), left = place.team[loop.number], place.left[loop.axis]
     position = place.position[loop.axis] + counter * loop.step
     if at_least(left, count * loop.step) or is_multiple(left, count * loop.step):

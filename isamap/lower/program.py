@@ -286,7 +286,7 @@ class Lengths:
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def at(self, number: int) -> dict[str, Index | int]:
-        """Return the values of the names at one of the lengths, given by its position."""
+        """Return the values of the constant and of the tables at one of the lengths, given by its position."""
         return {self.name: self.values[number], **{name: row[number] for name, row in self.tables}}
 
 

@@ -52,7 +52,7 @@ LoadedOperand = tuple[OperandMove | Present | Location, dict[str, Index], str | 
 def load_operand(
     nest: Nest, scope: NestScope, operand: OperandTile, place: Place, emitter: Emitter
 ) -> LoadedOperand:
-    """Return how an operand is loaded at a place. The emitter receives the copies that this needs."""
+    """Return how an operand is loaded at a place. Copies that the load needs are emitted."""
     staged = scope.staged.get(operand.name)
     if staged is not None:
         bindings = {**bindings_of(place, {}), OFFSET: staged.offset(place.trips)}
@@ -78,13 +78,13 @@ def find_chain(
 
 
 def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]:
-    """Return the axes whose tile of an operand may be partial here, with the remaining elements."""
+    """Return the axes along which an operand's tile may be short at a place, with the elements that are left."""
     own = {*operand.parts, *operand.scattered}
     return {a: n for a, n in partial_axes(nest.tile.axes, place).items() if a in own}
 
 
 def _from(staged: Staged, nest: Nest) -> OperandMove | Present | Location:
-    """Return how a tile is loaded from its buffer."""
+    """Return how a tile is loaded from its staging buffer."""
     operand = staged.operand
     found = bring(nest.search, nest.tile, operand, operand.request({}, expr=staged.elements()))
     assert found is not None, "planning has checked that tiles can be loaded"
@@ -92,7 +92,7 @@ def _from(staged: Staged, nest: Nest) -> OperandMove | Present | Location:
 
 
 def in_place(nest: Nest, scope: NestScope, acc: OperandTile, place: Place) -> MemoryRef:
-    """Return the place of sums that the instruction itself accumulates in their scratchpad."""
+    """Return the place of sums in a scratchpad, where the instruction itself accumulates."""
     found, bindings, _ = load_operand(nest, scope, acc, place, Emitter(nest.names))
     where = Emitter(nest.names).reference(found, bindings)
     assert isinstance(where, MemoryRef), "sums in a scratchpad are staged there"
@@ -141,7 +141,7 @@ def _accumulate(nest: Nest, scope: NestScope, place: Place, emitter: Emitter, br
 
 
 def _at_most(length: int, left: Index | None) -> Index | int:
-    """Return how many elements an issue covers along an axis with `left` remaining elements."""
+    """Return the number of elements in an issue along an axis, if `left` are left on it."""
     found = Index.of(length) if left is None else index_min(length, left)
     return found if found.value is None else found.value
 
@@ -193,7 +193,7 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: NestScope, ins
 def _out_of_registers(
     nest: Nest, scope: NestScope, acc: OperandTile, held: Held, places: list[Place]
 ) -> Nodes:
-    """Return the stores of finished sums from registers, through a scratchpad."""
+    """Return the stores of finished sums from registers that go through a scratchpad."""
     nodes: Nodes = ()
     for place in places:
         value, staged = held[key_of(acc, place)], scope.staged[acc.name]
@@ -208,7 +208,7 @@ def _out_of_registers(
 def _begin(
     nest: Nest, scope: NestScope, acc: OperandTile, places: list[Place], emitter: Emitter
 ) -> OperandTile:
-    """Return the source of initial accumulator values. A compensation term initialises an array as source."""
+    """Return the operand from which the accumulators get their initial values."""
     first = nest.finish.first
     if first is not None and nest.finish.begins_held:
         return first[0]
@@ -231,7 +231,7 @@ def _begin(
 def _bring(
     nest: Nest, scope: NestScope, acc: OperandTile, place: Place, emitter: Emitter
 ) -> tuple[Value, str | None]:
-    """Return an initialised accumulator, and the name of the separate buffer that it goes through, if any."""
+    """Return an accumulator with its initial value, and its separate buffer, if it has one."""
     if nest.finish.begins_held:
         first = initial_load(acc, nest.search)
         assert first is not None, "it was found before"
@@ -366,7 +366,7 @@ def _moved_place(
 
 
 def _can_share(loaded: Value, stored: Value, issues: Sequence[Issue], machine: Machine) -> bool:
-    """Return whether one register may hold both values, because their live ranges are disjoint."""
+    """Return whether one register may hold both values: their live ranges are disjoint."""
     alike = replace(loaded, name=stored.name) == stored != loaded
     named = machine.memories[loaded.memory].named == "immediate"
     last = max(n for n, issue in enumerate(issues) if _uses(issue, loaded.name))
@@ -379,7 +379,7 @@ def _uses(issue: Issue, value: str) -> bool:
 
 
 def _in_place(issue: Issue, value: str, machine: Machine) -> bool:
-    """Return whether an instruction may write to that register: it does not read it, or only lane by lane."""
+    """Return whether an instruction may write to the register of a value that it reads."""
     pattern = pattern_of(machine.instructions[issue.instruction].instruction)
     names = {name for name, ref in issue.operands if ref == RegisterRef(value)}
     found = [] if pattern is None else [r for r in reads(pattern.value) if r.buffer in names]

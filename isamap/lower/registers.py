@@ -41,7 +41,7 @@ def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, .
 def _by_nest(
     nodes: tuple[Node, ...], change: Callable[[tuple[Node, ...]], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
-    """Return the result of `change` for each nest and for each copy in front of ordered loops."""
+    """Return the nodes with `change` applied to each nest, and to each copy in front of ordered loops."""
     found: list[Node] = []
     for node in nodes:
         match node:
@@ -124,8 +124,9 @@ def _mentions(node: Node) -> set[str]:
 
 
 def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
-    """Return, per value, the configuration that the issues naming it require of its register, in states loaded as a
-    whole: a field that is set by itself may change while a value lives.
+    """Return the configuration that issues require of the registers of each value.
+
+    Only states that are loaded as a whole count. A field that is set by itself may change while a value lives.
     """
     found: dict[str, set[tuple[str, str, int]]] = {}
     loaded = {state for m in machine.instructions.values() for state in m.instruction.sets_state}
@@ -203,7 +204,7 @@ def _users(machine: Machine, states: frozenset[str]) -> set[str]:
 def _around(
     nodes: tuple[Node, ...], before: tuple[Node, ...], after: tuple[Node, ...], users: frozenset[str]
 ) -> tuple[Node, ...]:
-    """Return the nodes with `before` and `after` around the part that one thread executes without interruption."""
+    """Return the nodes with `before` and `after` around each part that one thread executes."""
     if not has_parallel(nodes):
         return (*before, *nodes, *after)
     found: list[Node] = []

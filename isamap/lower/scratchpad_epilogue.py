@@ -170,7 +170,7 @@ def _clear_rest(
 
 
 def _claim_buffer(each: InBetween, offset: int, stem: str, search: MoveSearch, names: Names) -> str:
-    """Return the program's buffer for a buffer of the plan."""
+    """Return the program's name of an intermediate buffer."""
     elements = Index.of(each.size_bytes // each.dtype.size_bytes)
     required = Buffer("", each.dtype, elements, "tiles on their way in", offset, None, each.memory)
     known = next((b.name for b in names.buffers if replace(b, name="") == required), None)
@@ -213,20 +213,20 @@ def fill_kept_buffers(
 
 
 def _start(between: BufferOnTheWay, tiles: Sequence[Index], place: Place) -> Index:
-    """Return where a tile's part of a buffer starts. Units: elements."""
+    """Return where a tile's part of an intermediate buffer starts. Units: elements."""
     if between.kept:
         return place.position[between.along] if between.along else ZERO
     return _iteration(tiles, between.copies) * between.copy_elements
 
 
 def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
-    """Return the axes along which there are several tiles, those of the tile's rows and columns first."""
+    """Return the axes along which an operand has several tiles, axes inside the tile first."""
     axes = [a for a in tile.axes if a.name in operand.axes]
     return sorted((a for a in axes if (a.extent.value or inf) > a.tile), key=lambda a: a.tile == 1)
 
 
 def _iteration(tiles: Sequence[Index], copies: int) -> Index:
-    """Return the buffer copy that a tile uses, selected by its place along two axes."""
+    """Return the number of the buffer copy that a tile uses."""
     if copies > MOST_ALIKE:
         return sum((count * (number + 1) for number, count in enumerate(tiles)), ZERO).mod(copies)
     return sum(tiles, ZERO).mod(copies)

@@ -90,7 +90,7 @@ class _Pass:
             known = kept
 
     def setting(self, required: Mapping[Field, Index], known: Known) -> tuple[tuple[Node, ...], Known]:
-        """Return the instructions that set fields to these values, and the values known after them."""
+        """Return the instructions that set fields to these values, and all values that are known after them."""
         before: list[Node] = []
         for name, value in required.items():
             if known.get(name) == value:

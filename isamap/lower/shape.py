@@ -98,7 +98,7 @@ def peel(tree: Tree) -> Tree:
 
 
 def _unrolled_loops(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
-    """Return the unrolled loops from a depth on whose axis has no counting loop in between."""
+    """Return the unrolled loops inside a depth that belong to no counting loop inside it."""
     later = nest.loops[depth:]
     counted = {loop.axis for loop in later if loop.counts}
     return tuple(
@@ -116,13 +116,13 @@ def _insert_steps(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) ->
 
 
 def _splits(loop: LoopStep, tile: Tile) -> bool:
-    """Return whether the iterations of a loop compute partial sums of one sum."""
+    """Return whether a loop divides a sum into partial sums."""
     axis = tile.axis(loop.axis)
     return axis.is_reduction and axis.extent.ceildiv(loop.step).value != 1
 
 
 def _share_copies(step: Copies, nest: NestSchedule) -> Copies:
-    """Return the copies with the other operands that share them."""
+    """Return the copies, with the other operands that the same loops copy."""
     slots, spread = slots_of(nest, step.stage), spread_of(nest, step.stage.operand) is not None
     return replace(step, slots=slots, hosts=hosts_of(nest, step.stage) if slots > 1 else (), spread=spread)
 

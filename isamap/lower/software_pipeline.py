@@ -117,7 +117,7 @@ def _through_registers(
 
 
 def _through_memory(issues: tuple[Issue, ...], machine: Machine) -> Iterator[Dependence]:
-    """Yield the dependences of issues that access one array. They keep their order if one of them writes it."""
+    """Yield the dependences between issues that access one array. They keep their order if one of them writes."""
     touched: list[tuple[int, str, bool]] = []
     for i, issue in enumerate(issues):
         instruction = machine.instructions[issue.instruction].instruction
@@ -147,7 +147,7 @@ def _local_values(loop: For, machine: Machine) -> Iterator[LocalValue]:
 
 
 def file_of(machine: Machine, memory: str) -> str:
-    """Return the register memory that a view is of."""
+    """Return the register memory that a view lies on."""
     found = machine.memories[memory]
     while found.base is not None:
         found = machine.memories[found.base]

@@ -146,7 +146,7 @@ def _few_rows(loop: AxisLoop, body: Nodes, inner: Collection[str], names: Names)
 
 
 def _each(trips: Index, iterations: int) -> int | None:
-    """Return how many iterations stay together because they span two lines, or None for all of them."""
+    """Return how many iterations stay together in one slice, or None for all of them."""
     if trips.value is None:
         return iterations
     if trips.value <= 2 * iterations:
@@ -155,7 +155,7 @@ def _each(trips: Index, iterations: int) -> int | None:
 
 
 def sunk(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
-    """Return the nodes, executed for each iteration of a loop that is moved inside their loops."""
+    """Return the nodes with a loop moved inside them, around the loops' bodies."""
 
     def repeated(some: Nodes) -> Node:
         iteration = names.fresh(loop.axis)
@@ -175,7 +175,7 @@ def sunk(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
 
 
 def _can_sink(variable: str, nodes: Nodes, inner: Collection[str]) -> bool:
-    """Return whether each node may run for all iterations before the next node runs for any.
+    """Return whether each node may run for all iterations before the next node runs for any iteration.
 
     Values in registers are seen by the nodes behind: issues stay together.
     """
@@ -300,7 +300,7 @@ def stage_at(
 
 
 def _together(operand: OperandTile, tile: Tile, search: MoveSearch, stage: Stage | None) -> str:
-    """Return the axis along which tiles of an operand are moved into a scratchpad together, or "" where none are."""
+    """Return the axis along which tiles move into a scratchpad together, or ""."""
     found = tiles_move(operand, tile, stage.memory, search) if stage is not None and stage.memory else None
     return "" if found is None else found.axis
 
@@ -315,7 +315,7 @@ def copy_tiles(
     *,
     back: Written | None = None,
 ) -> tuple[Node, ...]:
-    """Return loops that copy every tile of a staged operand into its buffer, or that store tiles from it."""
+    """Return the loops that copy every tile of an operand into its buffer, or out of it."""
     if staged.windows:
         assert back is None, "windows are of inputs"
         return _windows_filled(staged, tile, loops, place, search, names)
@@ -423,7 +423,7 @@ class _TileLoops:
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
 
     def at_once(self, number: int, here: Place) -> tuple[Node, ...]:
-        """Return the copies of all whole tiles of the innermost loop together, and of its remainder."""
+        """Return the copy of all whole tiles of the innermost loop by one move, and of the remainder."""
         axis, step = self.loops[number].axis, self.loops[number].step
         counter, count = Index.of(f"+{axis}"), here.left[axis].floordiv(step)
         place = here.enter(number, axis, here.position[axis] + counter * step, Index.of(step), counter)
@@ -431,7 +431,7 @@ class _TileLoops:
         return nodes if is_multiple(here.left[axis], step) else (*nodes, *self.last(number, [], here, {}))
 
     def behind_rows(self, axis: str, left: Index, here: Place) -> tuple[Node, ...]:
-        """Return the code that zeroes rows after the last one, which the last tile of a tap also reads."""
+        """Return the code that sets rows after the last one to zero, which the last tile of a tap also reads."""
         tile = self.tile.axis(axis).tile
         cell = prod(self.staged.operand.cell_shape) // tile
         reach = here.left[axis] - left
@@ -496,7 +496,7 @@ class _TileLoops:
     def over(
         self, axis: str, variable: str, trips: Index, elements: int, body: tuple[Node, ...]
     ) -> tuple[Node, ...]:
-        """Return the loop whose iterations each cover `elements` elements of an axis."""
+        """Return a loop whose iterations each cover `elements` elements of an axis."""
         if axis not in self.along:
             return (For(variable, trips, body),)
         operand = self.staged.operand
@@ -553,7 +553,7 @@ class HeldWindow:
         return tap.mod(self.window.period) * self.plane + iteration * (self.cell * self.window.shift)
 
     def at_plane(self, first: int, axes: dict[str, LoopAxis], place: Place) -> Place:
-        """Return the place of a plane's first tap, with the axis extended by the reach of the last tap."""
+        """Return the place of a plane's first tap, with its axis longer by the distance to the last tap."""
         along, reach = self.window.along, self.reaches[first]
         axes[along] = replace(axes[along], extent=axes[along].extent + reach)
         longer = replace(place, left={**place.left, along: place.left[along] + reach})
@@ -563,7 +563,7 @@ class HeldWindow:
 def windows_inside(
     operand: OperandTile, tile: Tile, region: Mapping[str, Index], search: MoveSearch
 ) -> tuple[WindowOverlap, ...]:
-    """Return the windows whose taps all lie in a region."""
+    """Return the windows of which all taps lie in a region."""
     found = windows_of(operand, tile, search) if operand is not tile.accumulator else ()
     return tuple(w for w in found if region[w.tap] == tile.axis(w.tap).extent)
 

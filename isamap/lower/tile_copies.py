@@ -154,7 +154,7 @@ def _as_far_as_axes_go(
     whole: tuple[Node, ...],
     partly: Callable[[bool], tuple[Node, ...]],
 ) -> tuple[Node, ...]:
-    """Return code for a whole tile, or for a part if less is left. `partly` says whether it is zeroed before."""
+    """Return code for a whole tile, or for the part of it that is left. `partly` builds the latter."""
     short = {a.name for a, left in lefts.items() if left.value is not None and left.value < a.tile}
     if short - spared:
         return partly(True)
@@ -169,7 +169,7 @@ def _as_far_as_axes_go(
 
 
 def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
-    """Return the ranges of a tile's counters: as far as is known, or, if `partly`, up to the ends of its axes."""
+    """Return the ranges of a tile's counters. With `partly`, they end where the axes end."""
     cut = {a for a, left in lefts.items() if partly or left.value is not None}
     return {
         f"~{a.name}": index_min(a.tile, left) if a in cut else Index.of(a.tile) for a, left in lefts.items()
@@ -179,7 +179,7 @@ def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
 def _block(
     copy: Copy, used: list[LoopAxis], transposed: Mapping[str, int], search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return the copy of a whole tile and of those that blocks cover along `transposed` axes."""
+    """Return the copy of a whole tile, and of further tiles that blocks cover along `transposed` axes."""
     across = _with_tiles(copy, transposed)
     inside = {f"~{a.name}": a.tile for a in used}
     found = find_block(across, inside, search, {f"+{axis}": tiles for axis, tiles in transposed.items()})
@@ -197,7 +197,7 @@ def _pack(
     search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...] | None:
-    """Return a whole tile's copy in the order of the buffer, or None if a copy by axes is as cheap."""
+    """Return the copy of a whole tile in the order of the buffer, or None if a copy by axes costs no more."""
     by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
     if by_cells is None:
         return None
@@ -214,7 +214,7 @@ def _pack(
 
 
 def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
-    """Yield, for each axis, the condition that it is the first one with less than a tile left."""
+    """Yield for each axis the condition that it is the first axis with less than a tile left."""
     before: tuple[Condition, ...] = ()
     for axis in axes:
         yield (*before, (lefts[axis], "<", Index.of(axis.tile)))

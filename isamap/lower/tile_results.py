@@ -29,7 +29,7 @@ class Results:
     names: Names
 
     def own_buffer(self, operand: OperandTile) -> str:
-        """Return a new buffer for one tile."""
+        """Return a new buffer for a single tile."""
         size = ONE
         for s in operand.cell_shape:
             size = size * s
@@ -48,7 +48,7 @@ class Results:
     def deliver(
         self, acc: OperandTile, written: Written, place: Place, value: Value, emitter: Emitter
     ) -> bool:
-        """Store an accumulator's result directly from its register. Return whether that is possible."""
+        """Store an accumulator's result from its register. Return whether instructions can do this."""
         partial = partial_axes(self.tile.axes, place)
         if partial.keys() & acc.scattered:
             return False
@@ -60,7 +60,7 @@ class Results:
         return found is not None
 
     def write(self, result: OperandTile, written: Written, place: Place, emitter: Emitter) -> None:
-        """Write a value that depends on no accumulator to its target, element by element at edges."""
+        """Write a value that depends on no accumulator, element by element where axes end."""
         partial = partial_axes(self.tile.axes, place)
         found = self.find_value(result, written, partial)
         if found is not None:
@@ -73,7 +73,7 @@ class Results:
     def find_value(
         self, result: OperandTile, written: Written, partial: dict[str, Index]
     ) -> OperandMove | None:
-        """Return how a tile's value is computed as a whole, or None if its elements are computed one by one."""
+        """Return the instructions that compute a whole tile's value, or None if they compute single elements."""
         if partial.keys() & result.scattered:
             return None
         request = result.request(symbols_of(partial))
@@ -82,7 +82,7 @@ class Results:
         )
 
     def add_lanes(self, buffer: str, acc: OperandTile, place: Place) -> tuple[Node, ...]:
-        """Return nodes that add partial sums in a buffer to their element."""
+        """Return nodes that add the partial sums in a buffer to the element that they belong to."""
         target, value = sum_of_lanes(buffer, prod(acc.shape), self.tile)
         moved = {f"@{n}": p for n, p in place.position.items()}
         copy = Copy(substitute_read(target, moved), substitute_expr(value, moved), ())
@@ -111,7 +111,7 @@ def copy_of_result(
 
 
 def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:
-    """Return valid parts as symbols, so that one load serves all places with equal parts. Numbers stay numbers."""
+    """Return valid parts with symbols for values that vary, so that equal parts can share one load."""
     return {a: n if n.value is not None else Index.of(f"#{a}") for a, n in partial.items()}
 
 

@@ -99,7 +99,7 @@ def _promised_facts(program: LoweredProgram) -> Iterator[tuple[Index, str, Index
 
 
 def _laid_out(program: LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
-    """Return numbers for sizes, for strides with a gap after each row, and for the names `_stride` and `_extent`."""
+    """Return numbers for sizes, for strides with a gap after each row, and for `_stride` and `_extent`."""
     env = dict(sizes)
     for item in (*program.tensors, *program.buffers):
         least = 1
@@ -123,7 +123,7 @@ def _extent(array: str, axis: int) -> str:
 
 
 def _shape_of(item: Tensor | Buffer) -> tuple[Index, ...]:
-    """Return the extents in elements. Offsets in a packed tensor count from the end of its header."""
+    """Return the extents of an array in elements. Those of a packed tensor leave out its header."""
     if isinstance(item, Buffer):
         return (item.elements,)
     if item.header is None:
@@ -162,7 +162,7 @@ class _Points:
         return self.chosen(met.nonzero()[0])
 
     def chosen(self, numbers: Array) -> _Points:
-        """Return the points with these numbers."""
+        """Return the points that have these numbers."""
         return _Points({n: v[numbers] for n, v in self.env.items()}, numbers.size)
 
 
@@ -174,7 +174,7 @@ class _Walk:
     found: dict[str, None]
 
     def nodes(self, nodes: tuple[Node, ...], points: _Points) -> None:
-        """Record the accesses of nodes that are executed at all points."""
+        """Record the accesses of nodes that run at all points."""
         if not points.count:
             return
         for node in nodes:
@@ -251,7 +251,7 @@ class _Walk:
             self.judge(f"{node.instruction} {verb} {ref.buffer}", ref.buffer, places // size, points)
 
     def judge(self, what: str, array: str, places: Array, points: _Points) -> None:
-        """Record places that are outside of an array. Shapes: `places` is (places, points)."""
+        """Record the places outside of an array. Shapes: `places` is (places, points)."""
         inside: Array = np.ones(places.shape, np.bool_)
         rest, axis = places, 0
         while (stride := points.env.get(_stride(array, axis))) is not None:
@@ -327,7 +327,7 @@ def touched_elements(
 
 
 def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Array]]:
-    """Yield the accesses of a value, each with the points at which it may occur."""
+    """Yield the accesses in a value, each with the points at which it may happen."""
     match value:
         case Read():
             yield value, met
@@ -354,7 +354,7 @@ def _may_be_met(condition: Expr | None, points: _Points) -> Array:
 
 
 def _ends(elements: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the corners of a full box, which enclose all its elements, else all elements."""
+    """Return the corners of a box of elements, or all elements if they form no box."""
     if not elements:
         return ()
     spans = [sorted({at[axis] for at in elements}) for axis in range(len(next(iter(elements))))]

@@ -117,7 +117,7 @@ def _tile_ns(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written
 def transposed_by(
     transposed: Mapping[str, int] | Mapping[str, Index], nodes: tuple[Node, ...], names: Names
 ) -> tuple[Node, ...]:
-    """Return nodes with symbols `+axis` replaced, for every tile of a block."""
+    """Return nodes with the symbols `+axis` replaced by numbers, for every tile of a block."""
     for axis, size in transposed.items():
         if nodes:
             variable = names.fresh(axis)

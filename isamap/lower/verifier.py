@@ -54,7 +54,7 @@ def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The names in scope at a node: symbols with values, arrays, declared values, and started work."""
+    """The names in scope at a node: symbols with values, arrays, declared values, and work that was started."""
 
     machine: Machine
     symbols: frozenset[str]

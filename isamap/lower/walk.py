@@ -88,7 +88,7 @@ def names_in(node: Issue) -> frozenset[str]:
 def longest_lengths(
     issue: Issue, instruction: Instruction, loops: Mapping[str, Index], instances: Iterable[str]
 ) -> dict[str, Index]:
-    """Return the largest values of an issue's parameters in all iterations of `loops`, by their names.
+    """Return the largest values of an issue's parameters over all iterations of `loops`.
 
     A value may depend on the numbers of `instances`. One that is not known is the largest that is allowed.
     """
@@ -139,7 +139,7 @@ def arrays_in(nodes: Nodes) -> frozenset[str]:
 def shift_accesses(
     nodes: Nodes, moves: Mapping[str, Index], renamed: Mapping[str, str] | None = None
 ) -> Nodes:
-    """Return the nodes with accesses to the named buffers moved by a number of elements, or to renamed buffers."""
+    """Return the nodes, with accesses to some buffers moved by a number of elements, or to another buffer."""
     names = renamed or {}
 
     def place(buffer: str, at: Index) -> tuple[str, Index]:

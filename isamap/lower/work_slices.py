@@ -37,7 +37,7 @@ MOST_LOOPS = 200
 
 
 def split_counted_loops(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
-    """Return at most `most` perfectly nested loops, outermost first, and the nodes inside.
+    """Return at most `most` nested loops, outermost first, and the nodes inside. Loops contain nothing else.
 
     Only the outermost may have a run-time number of iterations: divisions find the positions in the others.
     """
