@@ -52,7 +52,7 @@ def _may_bind(axis: TileAxis, option: NestOption) -> bool:
 
 
 def _ways(axes: list[TileAxis], count: int) -> Iterator[dict[str, int]]:
-    """Yield the numbers of instances along each axis for which each instance has a tile."""
+    """Yield numbers of instances along one or two axes, so that each instance has a tile."""
     issues = {axis.name: -(-axis.extent // axis.tile) for axis in axes}
     for axis in axes:
         if issues[axis.name] >= count > 1:
@@ -81,7 +81,7 @@ def bound_option(option: NestOption, bound: Bound, at_once: int) -> NestOption:
 
 
 def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> TileOperand:
-    """Return an operand with separate tiles per instance along bound axes, and with shared copies."""
+    """Return an operand whose tiles belong to single instances, and whose copies all instances share."""
     own = prod(n for axis, n in bound.items() if axis in operand.axes)
     costs, staging = operand.costs, operand.staging
     return with_fields(
@@ -102,7 +102,7 @@ def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> Til
 
 
 def _shared_flow(flow: Flow, together: float, own: float) -> Flow:
-    """Return an operand's times: copies are made `together`, and each instance loads its `own` tiles."""
+    """Return the times of an operand: all instances copy `together`, and each loads its `own` tiles."""
 
     def times(busy: Busy, factor: float) -> Busy:
         return tuple((unit, ns * factor) for unit, ns in busy)

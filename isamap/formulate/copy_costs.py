@@ -46,7 +46,7 @@ def pack_ns(
 
 
 def _parts(operand: OperandTile, tile: Tile, search: MoveSearch) -> Iterator[tuple[float, float]]:
-    """Yield, for each axis, the share of elements in the partial tiles at its end, and their price."""
+    """Yield for each axis the share of elements in short tiles at its end, and the cost of an element there."""
     buffer = in_tiles(operand, search).buffer
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
@@ -166,7 +166,7 @@ def with_ends(
 def _part_ns(
     described: TileOperand, operand: OperandTile, tile: Tile, name: str, left: Index, search: MoveSearch
 ) -> tuple[float | None, float]:
-    """Return the load time of the remainder at an axis' end, and the computing unit's part of it.
+    """Return the load time of the remainder at an axis' end, and the part of it on the computing unit.
 
     Sums are also stored back. The first is None if no instructions do it.
     """

@@ -58,7 +58,7 @@ class Estimate:
         return prod(w.extent for w in self.walks) / (self.issues * self.lanes)
 
     def tiles_of(self, axes: frozenset[str]) -> int:
-        """Return how many different tiles an operand has if its element depends on these kernel axes."""
+        """Return the number of different tiles of an operand that depends on these kernel axes."""
         return prod(w.trips for w in self.walks if axes & set(w.axes))
 
 
@@ -96,7 +96,7 @@ def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: 
 
 
 def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
-    """Return an upper bound on the share of busy lanes: 1/16 if an axis of length 16 stays empty.
+    """Return an upper bound on the share of busy lanes, such as 1/16 if an axis of length 16 is unused, or None.
 
     None if nothing is known.
     """

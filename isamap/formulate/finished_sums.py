@@ -45,7 +45,7 @@ class Finish:
 
 
 def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveSearch) -> Finish:
-    """Return how the sums of a nest are initialised and stored, with its fused statements."""
+    """Return how the sums of a nest and of its fused statements are initialised and stored."""
     own = (get_own_sum(tile),)
     if not nest.fused:
         return Finish(own, own)
@@ -78,7 +78,7 @@ def fused_accesses(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveS
 
 
 def _first_reads(tile: Tile, finish: Finish) -> Iterator[FusedRead]:
-    """Yield the arrays with initial values of the sums. Each tile element reads a separate element."""
+    """Yield the arrays that initialise sums."""
     acc = tile.accumulator
     if finish.first is not None and not finish.beginning and acc is not None:
         for read in distinct_reads(finish.first[1].value_at):
@@ -88,7 +88,7 @@ def _first_reads(tile: Tile, finish: Finish) -> Iterator[FusedRead]:
 def _passed(
     tile: Tile, nest: NestSchedule, finish: Finish, search: MoveSearch
 ) -> list[tuple[str, tuple[FusedRead, ...]]]:
-    """Return the scratchpad that each finished result passes through ("": none), and the arrays read there."""
+    """Return for each finished result the scratchpad on its way out ("": none), and the arrays read there."""
     acc, found = tile.accumulator, list[tuple[str, tuple[FusedRead, ...]]]()
     assert acc is not None, "what fuses has an accumulator"
     home = next((stage.memory for stage in nest.stages if stage.operand == acc.name), "")
@@ -121,7 +121,7 @@ def with_energy_of_fusions(
     energies: Energies,
     search: MoveSearch,
 ) -> tuple[Fusion, ...]:
-    """Return the fusions with the energy that each adds: what `isamap accesses` counts with it and without.
+    """Return the fusions with the energy that each adds.
 
     The counts are those of a nest that sums each tile at once. They are the same in any nest, but for sums in
     registers that are initialised there.

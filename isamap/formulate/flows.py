@@ -162,7 +162,7 @@ def _of_input(moves: _Moves) -> Flow:
 
 
 def _leaves(moves: _Moves, found: CompanionValues) -> bool:
-    """Return whether sums lie in the scratchpad and can be initialised there, possibly by the computing unit."""
+    """Return whether sums are in the scratchpad and can be initialised there."""
     if not moves.search.is_addressable(moves.operand.memory):
         return False
     first, written = start_of_sum(moves.tile, found), written_value(moves.tile, found)
@@ -175,7 +175,7 @@ def _leaves(moves: _Moves, found: CompanionValues) -> bool:
 
 
 def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
-    """Return whether the initial values of sums are loaded or zeroed."""
+    """Return whether an instruction loads the initial values of sums, or sets them to zero."""
     if operand.subject == operand.fill:
         return find_clearing(moves.search, moves.home, operand.dtype.name) is not None
     return tiles_move(operand, moves.tile, moves.home, moves.search) is not None
@@ -269,14 +269,14 @@ def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
 
 
 def _waits_ns(moves: _Moves, name: str) -> float:
-    """Return how long the computing unit waits for its own results when several instructions compute an operand."""
+    """Return how long the computing unit waits for its own results in a chain of instructions."""
     machine, own = moves.search.machine, moves.tile.mapping.instruction
     same = machine.instructions[name].cost.unit == machine.instructions[own].cost.unit
     return moves.tiles * issue_latency_ns(machine, name, 0.0) if same else 0.0
 
 
 def _left_over(moves: _Moves, operand: OperandTile) -> float:
-    """Return the share of cells that are set to zero at the ends of axes.
+    """Return the share of cells at the ends of axes that are set to zero.
 
     Along rows these are the cells after the last row of a tile, else all of a tile in which an axis ends.
     """

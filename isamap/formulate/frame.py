@@ -69,7 +69,7 @@ class Frame:
         return tuple(one.statement for one in self.matches)
 
     def is_cold(self, number: int, tensor: str) -> bool:
-        """Return whether no cache holds a statement's operand: it was not written before and is read once.
+        """Return whether no cache can hold an operand: it was not written before, and is read once.
 
         In a repeated ordered loop, the previous iteration has left it in a cache.
         """
@@ -168,7 +168,7 @@ def energies_of(machine: Machine) -> Energies | None:
 
 
 def _moves(statement: Statement, tensor: str, loop: str = "") -> bool:
-    """Return whether an ordered loop (by default the innermost) selects other elements of an array."""
+    """Return whether an ordered loop, by default the innermost, selects elements of an array."""
     name = loop or statement.sequence[-1].name
     used = [access for access in accesses(statement) if access.buffer == tensor]
     return any(name in index.symbols for access in used for index in access.index)

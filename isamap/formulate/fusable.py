@@ -68,7 +68,7 @@ def offered_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
 
 
 def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]:
-    """Return the fusions that are allowed together with all their prerequisites."""
+    """Return the fusions of allowed statements whose prerequisites are allowed, too."""
     kept: list[Fusion] = []
     for fusion in offered:
         if fusion.statement in allowed and set(fusion.needs) <= {f.statement for f in kept}:
@@ -139,7 +139,7 @@ def _passes(
 
 
 def _home(acc: OperandTile, tile: Tile, search: MoveSearch) -> str:
-    """Return the scratchpad or the backing memory of sums, or ""."""
+    """Return the scratchpad of sums, or their backing memory, or ""."""
     if search.is_addressable(acc.memory):
         return acc.memory
     return next(iter(homes_of_sums(tile, acc, search)), "")

@@ -52,7 +52,7 @@ from isamap.transform import distinct_reads, reads, symbols
 
 
 def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
-    """Return the axes that never form a whole tile: instruction axes that stay empty."""
+    """Return the axes of the instruction that no kernel axis runs on."""
     return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
 
 
@@ -99,7 +99,7 @@ def input_of(
 
 
 def _reads_ends_in_place(operand: OperandTile, tile: Tile, search: MoveSearch) -> bool:
-    """Return whether also the tiles in which axes end are read in place. Lowering would copy them by elements."""
+    """Return whether all tiles are read in place, including those at the ends of axes."""
     ends = {
         a.name: Index.of(a.extent.value % a.tile)
         for a in tile.axes
@@ -315,7 +315,7 @@ def homes_of_sums(tile: Tile, acc: OperandTile, search: MoveSearch) -> dict[str,
 def _shares(
     tile: Tile, acc: OperandTile, held: OperandTile, search: MoveSearch, kernel: Kernel
 ) -> TileOperand | None:
-    """Return an accumulator whose lanes are partial sums, or None."""
+    """Return the accumulator for lanes with partial sums, or None if these cannot be added up."""
     direct = lanes_ns(tile, acc, search)
     narrower = isinstance(held.subject, Cast)
     described = _describe_operand(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)

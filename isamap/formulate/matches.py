@@ -24,7 +24,7 @@ from isamap.transform import Statement, statements
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The candidates for a statement: its unapplied mappings, and tiles with partial sums in lanes."""
+    """The candidates of a statement: mappings, and tiles whose lanes have partial sums."""
 
     statement: Statement
     mappings: tuple[Mapping, ...]

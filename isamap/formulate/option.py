@@ -74,7 +74,7 @@ def with_crossings(
 def crossing_share(
     operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int], line: int
 ) -> float:
-    """Return the mean share of additional lines that a tile's rows touch beyond the fewest possible.
+    """Return the mean share of lines that a tile's rows touch beyond the fewest possible lines.
 
     0 if it is not known how the array lies, or where a tile has no rows of several elements.
     Units: `line` in bytes.
@@ -118,7 +118,7 @@ def _place(operand: OperandTile, kernel: Kernel, profile: Mapping[str, int]) -> 
 
 
 def _row_places(begins: Mapping[int, float], step: int, count: int, line: int) -> dict[int, float]:
-    """Return the offsets within a line at which rows start, with their shares, after `count` steps each."""
+    """Return the offsets in a line at which rows start, with their shares, if each row is a step further."""
     places = min(count, line // gcd(step, line))
     moved: dict[int, float] = {}
     for begin, part in begins.items():
@@ -199,7 +199,7 @@ def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
 
 
 def _is_written_before(read: Read, target: Read, axis: str) -> bool:
-    """Return whether an iteration before the current one wrote the element that is read."""
+    """Return whether an earlier iteration along an axis writes the element that is read."""
     later = ({axis: Index.of(axis) + iterations} for iterations in range(1, FARTHEST + 1))
     return any(tuple(i.substitute(moved) for i in read.index) == target.index for moved in later)
 
@@ -370,7 +370,7 @@ def _laid_out(
     profile: Mapping[str, int],
     line: int,
 ) -> TileOperand:
-    """Return the operand of `lay_out`. An output is not a box that is read, and is not prefetched."""
+    """Return the operand with the layout of its tensor. Outputs are never prefetched."""
     found = lay_out(operand, subject, kernel, profile, line)
     return with_fields(found, in_rows=False) if tile.result is not None else found
 
@@ -450,13 +450,13 @@ _Files = dict[str, list[tuple[str, int]]]
 
 
 def _is_shared(name: str, names: set[str], files: _Files) -> bool:
-    """Return whether the registers of another operand are in the same file."""
+    """Return whether another operand has registers in the same file."""
     mine = {file for file, _ in files[name]}
     return any(other != name and mine & {other, *(file for file, _ in files[other])} for other in names)
 
 
 def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
-    """Return the memory that a view lies on, with the registers of it that one takes, or [] if that is unknown."""
+    """Return the memory of a view, with the registers of that memory in each register of the view, or []."""
     memory = machine.memories.get(name)
     if memory is None or memory.kind != "registers" or memory.base is None:
         return []
@@ -499,7 +499,7 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
 
 
 def with_late(option: NestOption, memories: Memories) -> NestOption:
-    """Return the option which says, for each input, whether hints for pieces of its rows may save time.
+    """Return the option with the inputs marked whose rows may be hinted by pieces to save time.
 
     Its tensors are in the nearest cache that holds them all, or farther if that cache does not retain them.
     """
@@ -525,7 +525,7 @@ def with_late(option: NestOption, memories: Memories) -> NestOption:
 
 
 def with_streams(option: NestOption, memories: Memories) -> NestOption:
-    """Return the option which says, for each input, whether it streams."""
+    """Return the option with the inputs marked that are streamed."""
     stated = memories.beyond_streams
     if stated is None:
         return option

@@ -86,7 +86,7 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
 
 
 def perform_nothing() -> None:
-    """Return no outline, because the store of a mapping cannot write its lanes."""
+    """Return no outline. It stands for a mapping whose store cannot write its lanes."""
 
 
 def _count_joined(mapping: Mapped) -> int:

@@ -91,7 +91,7 @@ def _operations(statement: Statement) -> set[str]:
 
 
 def _read_by_data(statement: Statement, machine: Machine) -> str | None:
-    """Return why a machine without gathers cannot read an element whose index is data, or None."""
+    """Return why a machine cannot read an element at an index that is data, or None."""
     if any(o.domain is not None for i in machine.instructions.values() for o in i.instruction.operands):
         return None
     named = (r for r in reads(statement.assign.value) if any(any(elements_of(i)) for i in r.index))

@@ -55,7 +55,7 @@ def batchings(kernel: Kernel) -> Iterator[Rewrite | Refusal]:
 
 
 def _groups(given: Sequence[Statement]) -> Iterator[list[int]]:
-    """Yield groups of statement numbers in common ordered loops that differ only in constants and arrays."""
+    """Yield groups of statements that differ only in constants and arrays, and share their ordered loops."""
     groups: dict[object, list[int]] = {}
     for n, s in enumerate(given):
         groups.setdefault(_skeleton(s), []).append(n)
@@ -91,7 +91,7 @@ def _skeleton(s: Statement) -> object:
 
 
 def _axes_in_order(s: Statement) -> list[str]:
-    """Return the unordered axes in order of first occurrence, then those that no subscript contains."""
+    """Return the unordered axes: those in subscripts by first occurrence, then the others."""
     own = {x.name for x in s.axes}
     found: dict[str, None] = {}
     for r in accesses(s):
@@ -103,13 +103,13 @@ def _axes_in_order(s: Statement) -> list[str]:
 
 
 def _offset(index: Index, axes: frozenset[str]) -> Index:
-    """Return the part of a subscript without axes: numbers and sizes."""
+    """Return the terms of a subscript without axes."""
     kept = ((m, c) for m, c in index.terms if not Index(((m, 1),)).symbols & axes)
     return sum((Index((term,)) for term in kept), ZERO)
 
 
 def _slopes(group: Sequence[Statement]) -> list[tuple[Index, ...]] | None:
-    """Return the step of each subscript from one statement to the next, or None if they are uneven."""
+    """Return the steps of all subscripts from one statement to the next, or None if they vary."""
     names = [frozenset(x.name for x in s.axes) for s in group]
     found: list[tuple[Index, ...]] = []
     for same in zip(*map(accesses, group), strict=True):
@@ -254,7 +254,7 @@ def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
 
 
 def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
-    """Return whether the merged sum rounds like the separate ones."""
+    """Return whether a merged sum would round where the separate ones do not."""
     of = Conflicts.of(kernel)
     wide = is_wide(kernel.operand(members[0].assign.target.buffer))
     return wide and any(targets_meet(a, b, of) for a, b in combinations(members, 2))

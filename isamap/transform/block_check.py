@@ -1,4 +1,4 @@
-"""Check that a kernel in blocks computes the same as before, by tracing every row with separate code.
+"""Check that a kernel in blocks computes what the original kernel computes, by tracing every row.
 
 The trace gives each row of an array a number for its value's origin: rows of inputs, and rows computed
 before. The original kernel and the kernel in blocks must leave equal numbers in all rows of persistent
@@ -64,7 +64,7 @@ class _WrongRow(Exception):
 
 
 def _ordered_axes(body: tuple[Stmt, ...]) -> Iterator[str]:
-    """Yield the axes of ordered loops."""
+    """Yield the axes of the ordered loops in statements."""
     for s in body:
         if isinstance(s, Loop):
             yield from (a.name for a in s.axes if s.ordered)
@@ -189,7 +189,7 @@ class _Trace:
 
 
 def _counts(index: Index, extents: Mapping[str, int]) -> int | None:
-    """Return the count if a subscript takes each value from 0 on once, as `2*h + r` with h and r in 2, else None."""
+    """Return the number of values of a subscript that takes each value from 0 on once, else None."""
     total = 1
     for monomial, step in sorted(index.terms, key=lambda term: term[1]):
         match monomial:
@@ -201,7 +201,7 @@ def _counts(index: Index, extents: Mapping[str, int]) -> int | None:
 
 
 def _points(names: list[str], extents: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yield all combinations of values of some axes."""
+    """Yield all combinations of the values of some axes."""
     if not names:
         yield {}
         return

@@ -62,7 +62,7 @@ def in_stored_blocks(
 
 
 def _sides_of(s: Statement, read: Read, block: Sequence[Side]) -> list[str] | None:
-    """Return the longest axis for each side of a block along which a sum reads an array, or None if one lacks."""
+    """Return the longest axis for each side of a block along which a sum reads an array, or None."""
     summed = {axis.name for axis in s.reduction_axes}
     own = [axis for axis in s.axes if Index.of(axis.name) in read.index]
     found = list[str]()

@@ -178,7 +178,7 @@ def _rows(members: Members, span: Span) -> Rows:
 
 
 def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
-    """Return the range of a subscript while the row axis covers some rows."""
+    """Return the range of a subscript if the row axis is within a span."""
     low = high = index.constant
     for axis in s.axes:
         step = _step(index, axis.name)
@@ -188,7 +188,7 @@ def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
 
 
 def _filling(s: Statement, members: Members, n: int, held: Span) -> Span:
-    """Return the rows of a statement that write elements in the buffer."""
+    """Return the rows of a statement that write elements of the buffer."""
     name = members.rows[n]
     index = s.assign.target.index[members.shrunk[s.assign.target.buffer]]
     step, extent = _step(index, name), next(_extent_of(a) for a in s.axes if a.name == name)
@@ -402,7 +402,7 @@ def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
 
 
 def _depth(members: Members, own: frozenset[str]) -> int:
-    """Return the number of ordered loops around the loop over independent blocks, those outside the kernel's own."""
+    """Return the number of ordered loops around the loop over independent blocks."""
     around = members.given[min(members.rows)].sequence
     first = next((d for d, a in enumerate(around) if a.name in own), len(around))
     number = members.loops[first : first + 1]
@@ -479,7 +479,7 @@ def _objection(kernel: Kernel, members: Members) -> str | None:
 
 
 def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
-    """Yield accesses to unsplit arrays that may read a result of a later block."""
+    """Yield accesses to arrays that may read a result of a later block."""
     cut = members.dimensions
     for n in members.rows:
         for r in accesses(members.given[n]):

@@ -114,7 +114,7 @@ def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> Companio
 def _is_needed(
     written: Read, s: Statement, others: Sequence[Statement], carried: Sequence[Read], of: Conflicts
 ) -> bool:
-    """Return whether others, or later iterations of the sum, read elements that a fused statement would write."""
+    """Return whether other statements, or later iterations, read elements that a fused statement writes."""
     if any(may_be_one(written, s, r, s, of, in_turn=False) for r in carried):
         return True
     return any(may_be_one(written, s, r, t, of, in_turn=False) for t in others for r in _needed_by(t))
@@ -133,7 +133,7 @@ def _carried_reads(
 
 
 def _needed_by(s: Statement) -> tuple[Read, ...]:
-    """Return the elements on whose values a statement depends."""
+    """Return the elements that a statement reads, including the target of a reduction."""
     return accesses(s) if s.assign.op is not None else accesses(s)[1:]
 
 
@@ -145,7 +145,7 @@ def _as_accumulated(target: Read) -> Read:
 
 
 def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
-    """Return whether every element of the target is a sum over separate iterations."""
+    """Return whether each element of the target is a sum over iterations of its own."""
     if s.assign.op is None or s.assign.guard is not None or not s.reduction_axes:
         return False
     if any(r.buffer == s.assign.target.buffer for r in accesses(s)[1:]):
@@ -157,7 +157,7 @@ def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
 
 
 def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) -> dict[str, Index] | None:
-    """Return the axes of c as axes of the sum s for which c's access and `own` are the same element, or None.
+    """Return the axes of c in terms of those of the sum s, such that two accesses are one element, or None.
 
     None if the iterations of c are not one for each element.
     """
@@ -218,7 +218,7 @@ def _follower(
 
 
 def _value_of(c: Statement, of: Conflicts) -> Expr | None:
-    """Return the value of an elementwise statement: C + b for `C += b`, or None if it rounds in between."""
+    """Return the value of an elementwise statement, such as C + b for `C += b`, or None if it rounds in between."""
     a = c.assign
     if a.op is None:
         return a.value

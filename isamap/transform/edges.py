@@ -64,7 +64,7 @@ def edges_apart(kernel: Kernel) -> Rewrite | None:
 
 
 def _cuts(s: Statement, kernel: Kernel) -> list[list[EdgeRange]]:
-    """Return, for each subscript that leaves the array, its in-bounds parts, or [] if they are unknown."""
+    """Return the parts of each subscript that leaves the array, or [] if they are unknown."""
     filled = [r for r in reads(s.assign.value) if r.fill is not None]
     if s.assign.op != "add" or s.assign.guard is not None or len(filled) != 1:
         return []
@@ -85,7 +85,7 @@ def _cuts(s: Statement, kernel: Kernel) -> list[list[EdgeRange]]:
 
 
 def _parts(s: Statement, index: Index, size: int | None) -> list[EdgeRange] | None:
-    """Return the parts along one subscript, [] where it stays inside, or None if they are unknown."""
+    """Return the parts along one subscript, [] if it stays inside, or None if they are unknown."""
     extents = {a.name: a.extent.value for a in s.axes}
     summed = {a.name for a in s.reduction_axes}
     names = sorted(index.symbols, key=lambda name: name in summed)

@@ -96,7 +96,7 @@ def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimen
 
 
 def _everywhere(kernel: Kernel, found: Dimensions) -> Dimensions:
-    """Return the arrays whose axes all other statements use alike, or {} if a statement uses them differently.
+    """Return the dimensions of all arrays in which the axes are fused, or {} if a statement uses them differently.
 
     A statement with a number instead of the outer axis, `x[n, 0, j]`, gets `x[n, j]`.
     """
@@ -177,7 +177,7 @@ def _is_fused(s: Statement, found: Dimensions) -> bool:
 
 
 def _misses_an_axis(before: Statement, after: Statement) -> bool:
-    """Return whether a statement uses an axis that it no longer has."""
+    """Return whether a statement uses an axis that it lost by a change."""
     gone = {a.name for a in before.axes} - {a.name for a in after.axes}
     parts = (after.assign.value, *((after.assign.guard,) if after.assign.guard is not None else ()))
     return any(gone & symbols(e) for e in parts)

@@ -124,7 +124,7 @@ def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
 
 
 def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
-    """Return the axis to remove. Prefer axes that distinct subscripts do not need, then short, then inner ones."""
+    """Return the axis without which subscripts stay distinct. Of several, the shortest and innermost one."""
 
     def key(name: str) -> tuple[bool, float]:
         rest = {a: e for a, e in free.items() if a != name}
@@ -135,7 +135,7 @@ def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
 
 
 def _guarded_value(statement: Statement) -> Expr:
-    """Return the value with the guard inside: excluded iterations keep the old value or add nothing."""
+    """Return the value with the guard inside, so that excluded iterations change nothing."""
     assign = statement.assign
     if assign.guard is None:
         return assign.value
@@ -169,7 +169,7 @@ class _Builder:
         self.known = {key: name for key, name in self.known.items() if key[0].buffer != buffer}
 
     def plain(self, expr: Expr, kernel: Kernel, extents: dict[str, Index]) -> Expr:
-        """Return the expression with each read that has a fill replaced by a read of a padded array."""
+        """Return the expression with reads of padded arrays in place of reads with a fill."""
         match expr:
             case Read(fill=fill) if fill is not None:
                 return self._pad_read(expr, fill, kernel, extents)
@@ -257,7 +257,7 @@ class _Builder:
 
 
 def _is_inside(condition: Expr, read: Read, kernel: Kernel, extents: dict[str, Index]) -> bool:
-    """Return whether a condition says exactly that a read is inside its array, as `else` expresses."""
+    """Return whether a condition states that a read is inside its array, and nothing else."""
     said = _parts(condition)
     shape = kernel.operand(read.buffer).shape
     conditions = inside_conditions(read, shape)
@@ -283,7 +283,7 @@ def _common_part(
     *,
     back: bool = False,
 ) -> list[Stmt]:
-    """Return the copy of the common part of the array `name`, with these ranges, and an access's array."""
+    """Return the copy of the elements that the padded array `name` and the array of an access share."""
     starts = tuple(index_max(0, low) for low, _ in ranges)
     ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
     counts = tuple(_at_least_zero(e - s + 1) for e, s in zip(ends, starts, strict=True))
@@ -298,7 +298,7 @@ def _common_part(
 
 
 def _at_least_zero(count: Index) -> Index:
-    """Return the count, or 0 where sizes make it negative and nothing of the array is read."""
+    """Return the count, or 0 if the sizes make it negative."""
     facts = Facts(lows=dict.fromkeys(count.symbols, 1))
     return count if count.value is not None or is_nonnegative(count, facts) else index_max(0, count)
 

@@ -147,7 +147,7 @@ def _is_filled(filling: Statement, read: Read, of: Conflicts) -> bool:
 
 
 def _refuse_recomputing(filling: Statement, readers: list[Statement]) -> str | None:
-    """Return why recomputing elements at each read takes too many operations, or None."""
+    """Return why it takes too many operations to compute elements at each read, or None."""
     name, places = filling.assign.target.buffer, 0
     for s in readers:
         found = {r.index for r in accesses(s)[1:] if r.buffer == name}
@@ -167,6 +167,6 @@ def _mentions(index: tuple[Index, ...], name: str) -> bool:
 
 
 def _operations(e: Expr) -> tuple[int, bool]:
-    """Return how many operations an expression has, and whether one of them is slow."""
+    """Return the number of operations in an expression, and whether one of them is slow."""
     found = [OPS[part.op] for part in walk(e) if isinstance(part, Call)]
     return len(found), any(op.is_slow or op.ulp for op in found)

@@ -126,7 +126,7 @@ def _largest_over(index: Index, axis: str, extent: Index) -> Index | None:
 
 
 def _extreme(bounds: Sequence[Index], first: Index, facts: Facts, *, smallest: bool) -> Index:
-    """Return the smallest or the largest of some bounds and `first`, without bounds proved redundant."""
+    """Return the smallest or the largest of some bounds and `first`, without redundant bounds."""
     found = first
     for bound in bounds:
         less, more = (bound, found) if smallest else (found, bound)
@@ -184,7 +184,7 @@ def _bounds_of_sums(kernel: Kernel, given: Sequence[Statement]) -> list[list[Bou
 
 
 def _whole(s: Statement, kernel: Kernel) -> dict[str, Index | int] | None:
-    """Return the axes `%d` of an array in terms of a statement that covers all of it, or None."""
+    """Return the array's axes `%d` in terms of the axes of a statement that covers the array, or None."""
     names: dict[str, Index | int] = {}
     extents = {a.name: a.extent for a in s.axes}
     shape = kernel.operand(s.assign.target.buffer).shape

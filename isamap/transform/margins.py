@@ -72,7 +72,7 @@ def _fill_margins(e: Expr, statement: Statement, kernel: Kernel, known: FreeSize
 
 
 def nothing_of(dtype: DType) -> Const:
-    """Return zero, or false for bool."""
+    """Return zero in a type, or false for bool."""
     return Const(0.0 if dtype.is_float else 0, dtype)
 
 

@@ -252,7 +252,7 @@ def _in_loop(s: Statement, depth: int, number: int) -> Statement:
 
 
 def retentions(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel with one sum moved after its ordered loop, for each that copies of inputs allow."""
+    """Yield the kernel with one sum moved after its ordered loop, for each sum whose inputs can be copied."""
     for loop in sequential_loops(statements(kernel)):
         if not Conflicts.of(kernel).positive(loop.axis.extent):
             continue

@@ -156,7 +156,7 @@ def kernel_of(kernel: Kernel, units: Sequence[Unit], first: int, behind: int, na
 
 
 def _take_operand(operand: Operand, written: set[str], read: set[str], wanted: set[str]) -> Operand | None:
-    """Return an operand as a part receives it, or None. `wanted` are buffers that other parts read."""
+    """Return an operand with its role in a part, or None if the part does not use it."""
     name = operand.name
     if name not in written:
         return replace(operand, role="in") if name in read else None

@@ -30,7 +30,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rewrite that was not made: its name, the violated condition, and the remedy.
+    """A rewrite that was not made: its name, the condition that failed, and the remedy.
 
     `kernel` is the kernel after the remedy, if that changes the caller's arguments.
     """

@@ -72,7 +72,7 @@ def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
 
 
 def _together(kernel: Kernel) -> Iterator[Rewrite]:
-    """Yield the kernel after all batching, after all hoisting, and then with sums of gates split.
+    """Yield the kernel after all batching, then after all hoisting, and then with sums of gates split.
 
     A sum with its own temporary can be merged with others, whatever it is added to. In some cells two gates
     add the input's part and the state's, and the third one keeps them separate.
@@ -93,7 +93,7 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _apply_until_done(start: Rewrite, make: Iterable[Callable[[Kernel], Iterator[Rewrite]]]) -> Rewrite:
-    """Return the last kernel of a chain in which each one is the first rewrite of its predecessor."""
+    """Return the kernel after rewriting by the first rewrite again and again, until there is none."""
     for _ in range(_MOST_STEPS):
         following = next((r for m in make for r in m(start.kernel)), None)
         if following is None:

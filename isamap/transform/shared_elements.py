@@ -82,7 +82,7 @@ def never_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
 
 
 def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, in_turn: bool) -> bool:
-    """Return whether accesses of a and b may be one element, with `in_turn` in one iteration of ordered loops."""
+    """Return whether two accesses may be one element. `in_turn` compares iterations of shared loops only."""
     if f.buffer != g.buffer:
         return False
     pairs = zip(a.ordered_loops, b.ordered_loops, strict=False)
@@ -192,7 +192,7 @@ def _relation(
 
 
 def _sums_once(kernel: Kernel, frame: Kernel, name: str) -> bool:
-    """Return whether each element of an operand is summed within one iteration of one statement.
+    """Return whether one iteration of one statement sums all of an element.
 
     Then the time at which other elements are rounded does not matter.
     """

@@ -212,7 +212,7 @@ def _merge_sums(
 def _may_start(
     kernel: Kernel, of: Conflicts, first: Statement, sums: list[Statement], last: Statement, part: Read
 ) -> bool:
-    """Return whether a temporary is set to 0 as a whole, summed up, added once, all in the same ordered loops."""
+    """Return whether a temporary is set to 0, summed up, and added once, all in the same ordered loops."""
     temp, target = kernel.operand(part.buffer), kernel.operand(last.assign.target.buffer)
     a = first.assign
     loops = {s.ordered_loops for s in (first, *sums, last)}
@@ -270,7 +270,7 @@ def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:
 
 
 def _axis_at(s: Statement, dimension: int) -> tuple[int, str] | None:
-    """Return count and name of the axis that is a target's subscript `dimension` and in no other, or None."""
+    """Return extent and name of the axis that alone forms a subscript of the target, or None."""
     index = s.assign.target.index
     name = str(index[dimension])
     extent = next((a.extent.value for a in s.axes if a.name == name), None)
@@ -297,7 +297,7 @@ def _part_writes(
 
 
 def _of_one(s: Statement, axis: str, value: int) -> Statement:
-    """Return the statement for one value of an axis."""
+    """Return the statement with one value of an axis."""
     assign = substitute_stmt(s.assign, {axis: Index.of(value)})
     assert isinstance(assign, Assign)
     return replace(s, axes=tuple(a for a in s.axes if a.name != axis), assign=assign)

@@ -312,7 +312,7 @@ class _Tiled:
         return [w.taps for w in self.of.windows]
 
     def _tiles(self, axis: Axis, windows: Sequence[_Window]) -> Axis:
-        """Return an image axis that counts tiles if a window moves along it, else the unchanged axis."""
+        """Return an axis of the image. It counts tiles if a window moves along it."""
         is_moved = any(w.result == axis for w in windows)
         return replace(axis, extent=Index.of(ceil(_size(axis) / self.count))) if is_moved else axis
 
@@ -453,7 +453,7 @@ def _inside(read: Read, kernel: Kernel, ranges: Mapping[str, tuple[int, int]]) -
 
 
 def _at(read: Read, *index: Index | str) -> Read:
-    """Return a function from subscripts to an element of the same array."""
+    """Return an element of the same array at other subscripts."""
     return replace(read, index=tuple(map(Index.of, index)))
 
 
@@ -475,7 +475,7 @@ def _names(axes: Sequence[Axis]) -> list[str]:
 
 
 def _axes(read: Read, s: Statement) -> list[Axis]:
-    """Return the axes of a read in subscript order, result axes before tap axes."""
+    """Return the axes in the subscripts of a read, in order."""
     steps = _steps(read) or []
     return [s.axis(name) for one in steps for name in one]
 
@@ -502,7 +502,7 @@ class _Place:
 
 
 def _place_of(kernel: Kernel, number: int, s: Statement) -> _Place:
-    """Return where a sum is initialised before and consumed after."""
+    """Return the statement that initialises a sum, and the one that reads it."""
     given, hole = statements(kernel), s.assign.target
     summed = {a.name for a in s.reduction_axes}
     axes = tuple(a for a in s.axes if a.name not in summed)
@@ -529,7 +529,7 @@ def _place_of(kernel: Kernel, number: int, s: Statement) -> _Place:
 
 
 def _renamed(s: Statement, read: Read, like: Read, axes: Sequence[Axis]) -> Assign | None:
-    """Return an assignment with axes renamed so that one of its accesses equals another access, or None."""
+    """Return an assignment with renamed axes, such that one of its accesses equals another access, or None."""
     mine, theirs = _steps(read), _steps(like)
     if (
         mine is None
@@ -552,7 +552,7 @@ def _renamed(s: Statement, read: Read, like: Read, axes: Sequence[Axis]) -> Assi
 
 
 def split_ahead(kernel: Kernel, given: Sequence[str]) -> tuple[Kernel, Kernel] | None:
-    """Return a kernel of the statements that depend on these inputs alone, and a kernel of the others.
+    """Return a kernel of the statements that depend on some inputs alone, and a kernel of the others, or None.
 
     The second reads the results of the first, and not these inputs. None if no statement is of the first kind.
     """

@@ -143,7 +143,7 @@ def _without(given: tuple[Statement, ...], number: int) -> tuple[Statement, ...]
 
 
 def _with(value: Expr, factor: Read) -> Expr:
-    """Return the product with the factor's highest bit flipped and reinterpreted with the other signedness."""
+    """Return the product with the factor's highest bit flipped, as a number of the other signedness."""
     assert isinstance(value, Call)
     dtype = factor.dtype
     half = 1 << (dtype.bits - 1)
