@@ -37,7 +37,7 @@ _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 
 def label_of(text: str) -> str:
-    """Return a kernel's name in words with the sizes of its two largest inputs and its result, for messages."""
+    """Return a kernel's name as words, with the sizes of its largest inputs and of its result."""
     name = re.search(r"kernel ([A-Za-z0-9_]+?)(?:_[0-9a-f]{8})?\(", text)
     sizes = {
         role: [
@@ -53,7 +53,7 @@ def label_of(text: str) -> str:
 
 
 def _elements(size: str) -> int:
-    """Return the number of elements of a size such as `1×56×64`. An open size counts as one."""
+    """Return the number of elements of a shape such as `1×56×64`. An open size counts as one."""
     return prod(int(extent) for extent in size.split("×") if is_digits(extent))
 
 

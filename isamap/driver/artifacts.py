@@ -61,7 +61,7 @@ def _prefix(target: Path) -> str:
 
 @contextmanager
 def _turn(folder: Path) -> Generator[bool]:
-    """Wait until no other writer uses a folder, and yield whether the lock was obtained.
+    """Wait until no other writer uses a folder. Yield whether the lock was obtained.
 
     It is not where a folder may be written and not read, on file systems without locks, without `flock`, and
     where something holds the lock for PATIENCE_S: then the folder is replaced at once all the same.
@@ -80,7 +80,7 @@ def _turn(folder: Path) -> Generator[bool]:
 
 
 def _waited_for(take: Callable[[], None]) -> bool:
-    """Return whether a lock was acquired in time."""
+    """Return whether a lock could be taken before the time limit."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -73,7 +73,7 @@ def _is_elementwise(s: Statement) -> bool:
 
 
 def _blocks(given: Sequence[Statement], plan: HeuristicPlan) -> tuple[Blocks, ...]:
-    """Return blocks of one iteration per outer axis, and as many of the innermost as half of the registers hold.
+    """Return blocks of one iteration along outer axes, and of as many along the innermost as registers hold.
 
     Values passed between statements take registers: temporaries, and arrays that are written and read.
     """
@@ -109,7 +109,7 @@ LEAST_GAIN = 1.05
 def form_in_blocks(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
 ) -> tuple[Rewrite, tuple[Blocks, ...]]:
-    """Return a bound kernel in matched form, and the blocks that its statements share, the outermost first.
+    """Return a bound kernel in the form that is matched, and the blocks that its statements share.
 
     Fixed blocks come first, else the model's choice if requested. Raises: as `asked_blocks`, `in_blocks`.
     """
@@ -154,7 +154,7 @@ def _in_fewer_passes(request: Request, kernel: Kernel, problem_of: ProblemOf, cl
 def offered_blocks(
     kernel: Kernel, own: Sequence[Operand], machine: Machine
 ) -> Iterator[tuple[tuple[Blocks, ...], Kernel]]:
-    """Yield blocks in which one of a kernel's `own` temporaries shrinks, with the blocked kernel."""
+    """Yield blocks that make one of the kernel's `own` temporaries shorter, each with the blocked kernel."""
     around: tuple[Blocks, ...] = ()
     room = sorted({c.capacity_bytes // 2 for c in Memories.of(machine).caches if not c.shared})
     last, lanes = statements(kernel)[-1], _vector_lanes(kernel, machine)
@@ -196,7 +196,7 @@ def _vector_lanes(kernel: Kernel, machine: Machine) -> int:
 
 
 def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
-    """Return whether one of these temporaries is shorter in a kernel than in another."""
+    """Return whether one of these temporaries is smaller in the blocked kernel."""
     return any(kernel.operand(o.name).shape != cut.operand(o.name).shape for o in own)
 
 

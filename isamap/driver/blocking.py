@@ -16,7 +16,7 @@ _KIND = "blocks"
 
 
 def of_nests(fixed: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Return the decisions that concern single nests."""
+    """Return the fixed decisions about single nests."""
     return {name: value for name, value in fixed.items() if not _is_about_blocks(name)}
 
 

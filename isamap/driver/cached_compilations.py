@@ -51,7 +51,7 @@ class CachedOutcome:
 
     @property
     def is_cut_short(self) -> bool:
-        """True if the wall clock stopped the solver."""
+        """True if a time limit ended a search."""
         return not all(one["reproducible"] for one in self._schedules)
 
     @property

@@ -54,7 +54,7 @@ class CompiledProgram:
 
     @cached_property
     def compilation(self) -> Compilation:
-        """All results of the compilation's stages."""
+        """All results of the stages of the compilation."""
         return self.stages()
 
 
@@ -175,7 +175,7 @@ def _report(made: Compilation, program: LoweredProgram) -> str:
 
 
 def _where(made: Compilation) -> str:
-    """Return text that says which of several schedules the views show."""
+    """Return text that names the schedule which the views show, if there are several."""
     if not made.versions or made.schedule is None:
         return ""
     return f"for {', '.join(f'{name} = {value}' for name, value in made.schedule.sizes)}: "

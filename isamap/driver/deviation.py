@@ -38,7 +38,7 @@ class Deviation:
 
 
 def find_deviation(found: Array, expected: Expected) -> Deviation:
-    """Return the element of an output, or of its samples, whose error is largest relative to its bound."""
+    """Return the element whose error is largest relative to its bound."""
     values = found[expected.at] if expected.at is not None else found
     errors, bounds = _errors(values, expected).ravel(), expected.bound.ravel()
     with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ def must_overflow(expected: Expected) -> Array:
 
 
 def _overflows(expected: Expected, error: Array) -> Array:
-    """Return where a finite value overflows when it is rounded to its type after a change by `error`."""
+    """Return where a finite value, changed by `error`, overflows when it is rounded to its type."""
     values = np.asarray(expected.values.astype(np.float64))
     with np.errstate(all="ignore"):
         rounded = round_to(np.maximum(np.abs(values) + error, 0.0), expected.dtype).astype(np.float64)
@@ -70,7 +70,7 @@ def _overflows(expected: Expected, error: Array) -> Array:
 
 
 def _errors(values: Array, expected: Expected) -> Array:
-    """Return absolute errors as float64, infinite where a NaN or two different infinities meet.
+    """Return absolute errors as float64. A NaN, or an infinity of the wrong sign, is infinitely wrong.
 
     An overflow is not an error where the value with its bound reaches so far, and anything else is where all of
     it lies beyond. The overflow of a type without infinities is NaN.
@@ -101,7 +101,7 @@ class Vague:
 
 
 def find_vague(found: Array, expected: Expected, given: Mapping[str, Array]) -> Vague | None:
-    """Return the largest error bound of an output if it is too large to detect errors, else None.
+    """Return an output's largest error bound if it is too large to detect errors, else None.
 
     Outputs that are equal in every element need no bound. If no element is finite, equal overflows suffice.
     """

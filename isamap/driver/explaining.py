@@ -120,7 +120,7 @@ def _is_clamped(read: Read) -> bool:
 
 
 def _remainders(e: Expr) -> Iterator[Mod]:
-    """Yield the remainders that an expression compares."""
+    """Yield the remainders of axes that an expression compares with numbers."""
     for part in walk(e):
         if isinstance(part, Call) and part.op == "eq":
             for index in (a.index for a in part.args if isinstance(a, IndexValue)):
@@ -128,7 +128,7 @@ def _remainders(e: Expr) -> Iterator[Mod]:
 
 
 def _is_wide(option: NestOption, arrays: frozenset[str]) -> bool:
-    """Return whether an issue performs several iterations, or there is only one iteration.
+    """Return whether an issue performs several iterations, or the statement has only one.
 
     A value computed element by element into a buffer is not wide: only the last instruction performs the
     work.
@@ -147,7 +147,7 @@ def _has_lanes(option: NestOption) -> bool:
 
 
 def form_warnings(kernel: Kernel, machine: Machine) -> tuple[Diagnostic, ...]:
-    """Return a warning if factors of a sum have offsets without which a faster instruction could perform it."""
+    """Return a warning if a faster instruction could perform a sum whose factors had no offsets."""
     taken = tuple(without_zero_points(kernel)) if is_rewritable(kernel) else ()
     if not taken:
         return ()
@@ -175,14 +175,14 @@ def form_warnings(kernel: Kernel, machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def _product(kernel: Kernel, written: tuple[Statement, ...]) -> Statement:
-    """Return the sum over the most axes that no rewrite of a product has introduced."""
+    """Return the largest sum in a rewritten kernel that the kernel as written does not have."""
     known = {s.assign for s in written}
     sums = (s for s in statements(kernel) if s.reduction_axes and s.assign not in known)
     return max(sums, key=lambda s: len(s.axes))
 
 
 def _fastest(kernel: Kernel, statement: Statement, machine: Machine) -> tuple[str, float]:
-    """Return the instruction that performs a statement fastest, and its time, which is infinite if none does."""
+    """Return the instruction that performs a statement fastest, and its time, or "" and infinity."""
     found = statement_mappings(statement, 0, machine, kernel=kernel)
     times = [(m.instruction, open_compute_ns(statement, m, machine)) for m in found if not m.composed]
     return min(times, key=lambda t: t[1], default=("", inf))
@@ -223,7 +223,7 @@ def schedule_accesses(
 
 
 def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> NestFacts:
-    """Return the facts of a lowered nest on which its access counts depend."""
+    """Return the facts about a lowered nest from which its accesses are counted."""
     tile = chosen_tile(statements(kernel)[nest.statement], machine, nest)
     operands = (*tile.inputs, *(o for o in (tile.accumulator, tile.held) if o is not None))
     plain: dict[str, tuple[str, int, tuple[Subscript | Index, ...]]] = {}
@@ -244,7 +244,7 @@ def _facts_of_nest(kernel: Kernel, nest: NestSchedule, option: NestOption, machi
 
 
 def _find_gathered(tile: Tile, option: NestOption, search: MoveSearch) -> Iterator[tuple[str, Short]]:
-    """Yield the operands whose partial tiles are loaded element by element, with these tiles.
+    """Yield the operands whose partial tiles are loaded element by element, each with the short axes.
 
     An axis that ends with a whole tile at this size may leave one element at another.
     """
@@ -317,7 +317,7 @@ def explain(
 
 
 def _runner(schedule: Schedule, problem: Problem) -> Runner:
-    """Return a schedule as executable decisions."""
+    """Return a schedule with its cost and its decisions."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found: dict[str, int | str] = {}
     for question in problem.nests:

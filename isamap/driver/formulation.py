@@ -47,7 +47,7 @@ from isamap.transform import Rewrite, accesses, dense_form, edges_apart, make_gu
 
 
 def with_dense_arrays(kernel: Kernel, machine: Machine) -> Kernel:
-    """Return the kernel with inputs of three or more axes that only sums read declared dense, for scratchpads.
+    """Return the kernel with some inputs declared dense, so that transfers can treat adjacent axes as one.
 
     Its transfers then take axes that follow each other in memory as one: rows r, s, c of filters F[r, s, c, k].
     """
@@ -94,7 +94,7 @@ Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
 
 
 def extent_of(request: Request) -> Extent:
-    """Return which mappings of the problem a request needs.
+    """Return which mappings the problem of a request must contain.
 
     All of it where a person decides, or where more than the best schedule is asked for; and for cost models
     that have no floors.
@@ -113,7 +113,7 @@ def extent_of(request: Request) -> Extent:
 
 
 def is_own(request: Request) -> bool:
-    """Return whether the omission of mappings depends on this program alone, not on a plug-in's cost model."""
+    """Return whether isamap's own cost model, and no plug-in, decides which mappings are left out."""
     return not plugin_package(load_cost_model(request.cost_model))
 
 
@@ -198,7 +198,7 @@ def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, i
 
 
 def choose_registers(addressed: Questions, numbered: Questions, canonical: Kernel) -> Questions:
-    """Return the problems for the cheaper machine: with registers addressed by loops or named by issues.
+    """Return the problems for the cheaper of two machines: with registers addressed by loops, or named by issues.
 
     The stages of a replayed schedule decide; else the cheaper quick plan does.
     """
@@ -229,7 +229,7 @@ ProblemOf = Callable[[Kernel, Extent], Problem]
 def canonical_form(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
 ) -> Rewrite:
-    """Return a bound kernel in matched form: explicit guards and, if variants are tried, merged dense axes.
+    """Return a bound kernel in the form that is matched: with explicit guards, and perhaps with merged axes.
 
     Elements beyond an array come from a padded copy of it or, if that is cheaper, from separate edge
     statements.
@@ -252,7 +252,7 @@ def canonical_form(
 
 
 def _share_ns(request: Request, canonical: Kernel, plan: HeuristicPlan, written: Set[str]) -> float:
-    """Return the time of the statements in a plan that write some arrays. Units: nanoseconds of the model."""
+    """Return the time of the statements that write these arrays, in a plan. Units: nanoseconds of the model."""
     known = statements(canonical)
     costs = price(plan.schedule, plan.problem, load_cost_model(request.cost_model))
     nests = zip(plan.problem.nests, costs, strict=True)
@@ -340,7 +340,7 @@ def _cost_ns(
 def plan_ns(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> float:
-    """Return the cost of a heuristic's plan, infinite if there is none. Units: nanoseconds of the model."""
+    """Return the cost of a heuristic's plan, or infinity without one. Units: nanoseconds of the model."""
     plan = quick_plan(request, canonical, problem_of, heuristic, clock)
     return float("inf") if plan is None else plan.ns
 
@@ -357,7 +357,7 @@ class HeuristicPlan:
 def quick_plan(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> HeuristicPlan | None:
-    """Return a heuristic's plan, or None if it finds none of known cost."""
+    """Return a heuristic's plan, or None if it finds none whose cost is known."""
     model = load_cost_model(request.cost_model)
     may_narrow = isinstance(model, FlooredModel)
     try:

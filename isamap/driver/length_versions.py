@@ -92,7 +92,7 @@ def end_of_first(costs: Callable[[int], Sequence[float]], below: int, beyond: in
 def _request_length(
     request: Request, whole: Mapping[str, Size], name: str, low: int, high: int, profile: int
 ) -> Request:
-    """Return the request with one schedule for all values of a size."""
+    """Return the request for one schedule that serves all values of a size between limits."""
     return replace(request, sizes={**whole, name: f"{low}..{high}@{profile}"}, evaluate="", tune=0)
 
 
@@ -272,7 +272,7 @@ def compile_request(
 
 
 def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch: Watch) -> Compilation:
-    """Return the compilation for another length, by the typical length's schedule if that can be scaled."""
+    """Return the compilation for another length, by the scaled schedule if that is valid."""
     free = replace(request, fixed={}, tune=0, tuned=False, evaluate="")
     grown = [_grow_schedule(free, one, lengths) for one in made.versions or (made,)]
     schedules = [schedule for schedule in grown if schedule is not None]
@@ -296,7 +296,7 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
 
 
 def _grow_schedule(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
-    """Return the schedule of a compilation scaled to another length, or None if it is invalid there."""
+    """Return a compilation's schedule scaled to another length, or None if it is invalid there."""
     assert one.schedule, "all stages have run"
     assert one.problem, "all stages have run"
     named = tuple(sorted({nest.mapping for nest in one.schedule.nests}))
@@ -324,7 +324,7 @@ def _join_lengths(
 
 
 def _check_emission(name: str, machine: Machine, described: Machine) -> None:
-    """Refuse instructions that are not emitted as calls, because other text differs between lengths."""
+    """Refuse instructions that are not emitted as calls, because their text may differ between lengths."""
     entry, whole = machine.instructions[name], described.instructions.get(name)
     if isinstance(entry.emit, EmitCall | EmitNothing):
         return
@@ -384,7 +384,7 @@ def _find_options(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:
 def _counterpart(
     nest: NestSchedule, options: tuple[NestOption, ...], lengths: tuple[int, int]
 ) -> NestOption | None:
-    """Return the option that fills the same fraction of a vector. Choices independent of its length are equal."""
+    """Return the option that fills the same part of a vector, with equal other choices, or None."""
     here, there = lengths
     grown = tuple((name, value * there // here) for name, value in nest.choose)
     chosen = dict(nest.choose)

@@ -129,7 +129,7 @@ def fix_kernel(
 
 
 def _candidates(matched: Matched, instruction: str | None) -> list[Rejection]:
-    """Return refusals with edits, starting with those of statements that no instruction performs."""
+    """Return the refusals that have edits, with statements that no instruction performs first."""
     found = refusals(matched.kernel, matched.machine, matched.mappings)
     own = [r for r in found if r.edits and instruction in (None, r.instruction)]
     return sorted(own, key=lambda r: r.statement not in matched.unperformed)[:MOST]

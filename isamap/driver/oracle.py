@@ -135,7 +135,7 @@ def _as_rounded(expected: Expected, own: Expected) -> Expected:
 
 
 def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
-    """Return expected values that accept any result where only a term beyond an array makes them NaN."""
+    """Return expected values that accept any result where terms beyond an array alone cause a NaN."""
     if not expected.dtype.is_float:
         return expected
     is_open = np.isnan(expected.values) & ~np.isnan(apart.values)
@@ -279,7 +279,7 @@ def spares_operations(form: Kernel, kernel: Kernel) -> bool:
 
 
 def sums_only(kernel: Kernel) -> bool:
-    """Return whether small integers stay integers: additions, products, minima, maxima, integer constants."""
+    """Return whether small integers stay integers: the kernel only adds, multiplies, and takes minima or maxima."""
     kept = {
         op.name
         for op in OPS.values()
@@ -306,7 +306,7 @@ def _trips(kernel: Kernel) -> list[tuple[Assign, int]]:
 
 
 def _assignments(kernel: Kernel) -> list[tuple[Assign, Axes]]:
-    """Return all assignments with the axes around them and their extents."""
+    """Return all assignments, each with the axes around it and their extents."""
     found: list[tuple[Assign, Axes]] = []
 
     def visit(s: Stmt, around: Axes) -> None:

@@ -154,7 +154,7 @@ def compile_kernel(
 
 
 def _with_counted_cost(schedule: Schedule, kernel: Kernel, machine: Machine, problem: Problem) -> Schedule:
-    """Return the schedule at its counted energy.
+    """Return the schedule with the energy that access counts give as its cost.
 
     The model prices fused statements alike in all schedules. Sums that leave registers before they are whole may cost
     more than that.

@@ -193,7 +193,7 @@ def ready_calls(
 
 
 def _wrong(theirs: Theirs) -> Diagnostic | None:
-    """Return the error of a library's results at the measured and the smallest sizes, or None."""
+    """Return the error if a library's results are wrong at a measured size or at the smallest one, or None."""
     request = theirs.prepared.request
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, whole_sizes(request.sizes))
@@ -234,7 +234,7 @@ def _report_no_call(kernel: Kernel, installed: Sequence[InstalledLibrary]) -> Di
 
 
 def _choices(prepared: PreparedKernel, ready: Sequence[Theirs], sizes: Sizes) -> list[ImplementationChoice]:
-    """Return for each call whether it is faster than our code, cached or measured now."""
+    """Return, for each call, whether it or our code is faster, from the database or measured now."""
     keys = [_key(prepared, theirs, sizes) for theirs in ready]
     if prepared.request.cache:
         with OnlyWarned():

@@ -212,7 +212,7 @@ def _energy_and_area(made: Compilation) -> tuple[float | None, float | None]:
 
 
 def _improve(request: Request, known: Sequence[str]) -> Compilation:
-    """Return the compilation with the cheapest known schedule. A search starts from each new one."""
+    """Return the compilation with the cheapest schedule, after a search from each known one."""
     own, *others = (parse_schedule(Source("schedule", text)) for text in known)
     named = tuple(sorted({nest.mapping for schedule in (own, *others) for nest in schedule.nests}))
     formulated, model = (

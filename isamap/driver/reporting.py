@@ -155,7 +155,7 @@ def _with_links(shown: Explained, made: CompletedCompilation, found: Recorded) -
 
 
 def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded | None) -> str:
-    """Return a sentence about the bottleneck and how much it limits the speed."""
+    """Return a sentence that names the bottleneck and says how much it limits the speed."""
     took = (
         f" takes {_cost_text(schedule, schedule.cost_ns)} by the model"
         if schedule.cost_ns is not None
@@ -177,7 +177,7 @@ def _cost_text(schedule: Schedule, cost: float) -> str:
 
 
 def _largest(shown: Explained) -> Roofline | None:
-    """Return the roofline of the statement with the most operations, or None."""
+    """Return the roofline of the statement with most operations, or None."""
     return max(shown.roofs, key=lambda roof: roof.operations, default=None)
 
 

@@ -106,7 +106,7 @@ def _do_serialized(sent: bytes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RemoteWork(Generic[Work, Found]):
-    """A piece of work with the descriptions that it reads, by the words and paths that name them."""
+    """A piece of work, with the descriptions that it reads by their names."""
 
     do: Callable[[Work], Found]
     request: Work

@@ -94,7 +94,7 @@ def tuned_schedule(
 
 
 def kept_schedule(question: TuningKey) -> tuple[Schedule | None, Winner | None]:
-    """Return the stored schedule, checked like a new one, or None if there is no valid one."""
+    """Return the stored schedule with its record, or None if there is none that is still valid."""
     winner = _recall_winner(question)
     return (_replay_winner(winner, question.problem), winner) if winner is not None else (None, None)
 
@@ -231,7 +231,7 @@ def _list_fixed(request: Request) -> dict[str, int]:
 
 
 def _like(schedule: Schedule, first: Schedule) -> Schedule:
-    """Return a schedule in the form of an answer to the request of the model's first choice."""
+    """Return a schedule with the profile, the question and the bound of the model's first choice."""
     return _with_bound(replace(schedule, profile=first.profile, question=first.question), first)
 
 

@@ -235,7 +235,7 @@ def concrete_sizes(prepared: PreparedKernel) -> tuple[dict[str, int], ...]:
 def _nearest_allowed(
     kernel: Kernel, chosen: dict[str, int], sizes: Mapping[str, int | Range]
 ) -> dict[str, int]:
-    """Return the sizes with one range's size changed as little as `where` requires, or unchanged."""
+    """Return the sizes, with a range's size changed as little as `where` requires."""
     ranges = [(name, size) for name, size in sizes.items() if isinstance(size, Range)]
     for distance in range(MOST_MOVED):
         for name, size in ranges:
@@ -409,7 +409,7 @@ def _circumstances(judged: ComparedResult) -> str:
 def _check_product(
     kernel: Kernel, arrays: Mapping[str, Array], found: Array, name: str, problems: list[Diagnostic]
 ) -> str:
-    """Check a sampled product as a whole. Return text about how it was checked."""
+    """Check a sampled product with all of its elements. Return text about the check, or "" for other kernels."""
     contraction = contraction_of(kernel)
     dtype = kernel.operand(name).dtype
     if contraction is None or contraction.target.buffer != name:
@@ -437,7 +437,7 @@ def all_cases(prepared: PreparedKernel, fills: tuple[str, ...], *, guard: bool) 
 
 
 def with_unverified(cases: Sequence[Case]) -> Iterator[Case]:
-    """Yield the comparisons of one run. The last one has a problem for each output that none could judge."""
+    """Yield the comparisons of one run. The last one reports each output that no comparison could judge."""
     told = [case.vague for case in cases]
     for number, case in enumerate(cases, 1):
         last = number == len(cases)

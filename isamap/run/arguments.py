@@ -89,7 +89,7 @@ class PassedTensor:
 
     @property
     def has_gaps(self) -> bool:
-        """Return whether bytes between the first and the last one belong to no element."""
+        """Return whether bytes between the first and the last element belong to no element."""
         return self.span_bytes > self.array.nbytes
 
     def view(self, buffer: Any, offset: int) -> NDArray[Any]:
@@ -97,7 +97,7 @@ class PassedTensor:
         return np.ndarray(self.array.shape, self.array.dtype, buffer, offset, self.strides)
 
     def gaps(self, buffer: Any, offset: int) -> NDArray[np.uint8]:
-        """Return the bytes of a copy in other memory, with those of its elements replaced by poison."""
+        """Return the bytes of a copy in other memory, with poison in place of its elements."""
         found: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8, self.span_bytes, offset).copy()
         elements = (*self.array.shape, self.array.itemsize)
         np.ndarray(elements, np.uint8, found.data, 0, (*self.strides, 1))[...] = POISON
@@ -139,7 +139,7 @@ def make_call(
 
 
 def checked_sizes(interface: Interface, sizes: object) -> dict[str, int]:
-    """Return the sizes of a call, each within the program's range. Raises: UsageProblem."""
+    """Return the sizes of a call. Each must be in the program's range. Raises: UsageProblem."""
     found = _whole_sizes(interface, sizes)
     for name, low, high in interface.symbols:
         if not low <= found[name] <= high:
@@ -194,7 +194,7 @@ def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _room(t: Tensor, sizes: Mapping[str, int]) -> PassedTensor:
-    """Return new memory for an output that the caller omits. Raises: UsageProblem if there is not enough."""
+    """Return new memory for an output that the caller left out. Raises: UsageProblem if memory is short."""
     shape, dtype = _shape(t, sizes), t.dtype.numpy()
     size = prod(shape) * dtype.itemsize
     try:
@@ -207,7 +207,7 @@ def _room(t: Tensor, sizes: Mapping[str, int]) -> PassedTensor:
 
 
 def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) -> PassedTensor:
-    """Return the caller's array for a tensor in the form in which it is passed. Raises: UsageProblem."""
+    """Return the caller's array for a tensor as it is passed to the program. Raises: UsageProblem."""
     array = _array(t, given, _shape(t, sizes))
     why_not = _why_not(array) or _gaps_in(t, array)
     if why_not and in_place:
@@ -261,7 +261,7 @@ def _check_values(t: Tensor, array: NDArray[Any]) -> None:
 
 
 def _why_not(array: NDArray[Any]) -> str:
-    """Return why an array cannot be used in place, with a placeholder for its name, or ""."""
+    """Return text that says why an array cannot be used in place, or "". `{}` stands for its name."""
     size = array.itemsize
     if not array.flags.aligned:
         return f"elements of {{}} do not begin at multiples of {array.dtype.alignment} bytes"
@@ -275,7 +275,7 @@ def _why_not(array: NDArray[Any]) -> str:
 
 
 def _gaps_in(t: Tensor, array: NDArray[Any]) -> str:
-    """Return why dimensions of an array cannot be merged, with a placeholder for its name, or ""."""
+    """Return text that says why dimensions of an array cannot be merged, or "". `{}` stands for its name."""
     if t.given is None or array.flags.c_contiguous:
         return ""
     return "{} has gaps between rows that the program takes as one"
@@ -290,7 +290,7 @@ def _copy_out(t: Tensor) -> str:
 
 
 def _is_apart(array: NDArray[Any]) -> bool:
-    """Return whether no two elements share bytes: each stride spans all inner axes."""
+    """Return whether no two elements share bytes: the stride of each axis is at least the span of inner ones."""
     inner = array.itemsize
     for extent, stride in sorted(zip(array.shape, array.strides, strict=True), key=lambda p: p[1]):
         if extent > 1 and stride < inner:
@@ -343,7 +343,7 @@ def _check_names(
 
 
 def _near(extra: list[str], known: list[str]) -> str | None:
-    """Return the known name nearest to the first unknown one, or None."""
+    """Return the known name that is nearest to the first unknown one, or None."""
     if not extra:
         return None
     same = [name for name in known if name.casefold() == str(extra[0]).casefold()]
@@ -377,7 +377,7 @@ def dlpack_code(dtype: DType) -> int:
 
 
 def capsule_of(value: Any) -> Any:
-    """Return the DLPack capsule of a torch tensor in a fraction of a microsecond, or None for other objects."""
+    """Return the DLPack capsule of a torch tensor, or None for other objects. It takes less than a microsecond."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         return None

@@ -27,7 +27,7 @@ _DEFINITION = re.compile(r"^[A-Za-z0-9_][^;=]*?([A-Za-z0-9_]+)\(.*\{$")
 
 @dataclass(frozen=True, slots=True)
 class Emissions:
-    """Instructions whose emissions are compiled. `owners` are those for which a C function is written."""
+    """Instructions with emissions to be compiled. `owners` are those for which a C function is written."""
 
     machine: Machine
     owners: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -51,7 +51,7 @@ class Emissions:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A compiler message: the function that it concerns, the instruction to blame, and others that call it."""
+    """A message of a compiler: its function, the instruction to blame, and other instructions that call it."""
 
     message: str
     function: str

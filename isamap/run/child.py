@@ -100,7 +100,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
 
 
 def ended_by(code: int) -> int:
-    """Return the exit code of a process whose emulator ended with `code`: minus a signal's number.
+    """Return the exit code of a process, given that of its emulator. A signal is a negative number.
 
     Emulators that start their program as a child return 128 plus the number, as shells do.
     """
@@ -210,7 +210,7 @@ def _run_worker(
 def _judged(
     answer: dict[str, Any] | None, inherited: dict[str, int], subject: ChildProgram
 ) -> dict[str, Any]:
-    """Return an answer without an error. Raises: RunProblem, MissingTool."""
+    """Return an answer that reports success. Raises: RunProblem, MissingTool for others."""
     if answer is None:
         raise _problem("program-unanswered", "ended its process before its work was done", subject)
     match answer.get("error"):

@@ -44,7 +44,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class TimingPlan:
-    """All functions that one child process times. Units: `arena_bytes` in bytes, `budget_seconds` of sampling."""
+    """All functions that one child process times. Units: bytes of the arena, seconds for sampling."""
 
     name: str
     libraries: tuple[Path, ...]
@@ -58,7 +58,7 @@ class TimingPlan:
 def time_all(
     plan: TimingPlan, page: bytes, watch: Callable[[str], None] = lambda _: None
 ) -> tuple[Spread | str, ...]:
-    """Return, for each function, the ns per quantity, or how it ended the process. `page` fills the arena.
+    """Return for each function the ns per quantity, or how it ended the process. `page` fills the arena.
 
     Raises: RunProblem if no function is to blame; MissingTool without a permission.
     """

@@ -70,7 +70,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A case of a form, and the place of each operand in the shared file: (offset, size, slack, element).
+    """A test case, and the place of each operand in the shared file: (offset, size, slack, element).
 
     Units: bytes. `slack` lies between the operand's end and the page that must not be touched.
     """
@@ -224,7 +224,7 @@ def _at_its_place(
     forms: tuple[EncodedForm, ...],
     library: Callable[[tuple[EncodedForm, ...]], object],
 ) -> CompilerRefused:
-    """Return the compiler's error at the instruction that it rejects even alone.
+    """Return the compiler's error, at the place of an instruction that it rejects even alone.
 
     It names a place itself, unless it failed while it made code: then halves are tried, and halves of those.
     """
@@ -319,7 +319,7 @@ def _run_trials(
     total: int,
     emulator: Emulator | None,
 ) -> dict[int, str]:
-    """Run all trials. Return those that ended their process, after which the encoding is skipped."""
+    """Run all trials. Return those that ended their process. Their encoding is not tried further."""
     crashed: dict[int, str] = {}
     permissions = [] if model else [permission_numbers()[p] for p in machine.target.permissions]
     pending = list(range(len(trials)))
@@ -385,7 +385,7 @@ def _image(machine: Machine, o: Operand, case: InstructionTrial, rng: np.random.
 
 
 def _slack(form: EncodedForm, operand: Operand | None, size: int, number: int) -> int:
-    """Return the bytes between an operand and the page after it: one element in every other trial."""
+    """Return the bytes from an operand's end to the page after it: of one element in every other trial."""
     if operand is None:
         return 0
     where = form.entry.instruction.where

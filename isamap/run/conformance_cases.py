@@ -74,7 +74,7 @@ def meets(where: tuple[Constraint, ...], binding: Mapping[str, int]) -> bool:
 def make_cases(
     instruction: Instruction, encoded: Mapping[str, int], in_memory: frozenset[str], tame: bool, seed: int
 ) -> Iterator[InstructionTrial]:
-    """Yield trials of one encoding. `tame` excludes values whose sums depend too much on their order."""
+    """Yield trials of one encoding. `tame` excludes values whose sums depend much on their order."""
     rng = np.random.default_rng(seed)
     counted = [p for p in instruction.params if p.kind == "scalar" and p.dtype is None]
     kinds = ["whole", "random", "random"] + ([] if tame else ["awkward"] * 4 + ["mixed"] * 2)
@@ -233,7 +233,7 @@ _SUM_FACTOR = 4.0
 
 
 def is_tame(instruction: Instruction) -> bool:
-    """Return whether only moderate numbers are meaningful, because other sums may overflow in some orders."""
+    """Return whether only moderate values are meaningful, because other sums may overflow in some orders."""
     return bool(REORDERING.intersection(instruction.numerics))
 
 
@@ -323,7 +323,7 @@ def _tolerance(
 
 
 def _chooses(instruction: Instruction) -> bool:
-    """Return whether an instruction selects the smaller or larger of two values."""
+    """Return whether an instruction has a minimum or a maximum."""
     return any(name in ("min", "max") for stmt in instruction.body for name in _operations(stmt))
 
 

@@ -41,7 +41,7 @@ from isamap.machine.timings import LINE_BYTES
 
 
 def shares(kernel: Kernel) -> dict[str, float]:
-    """Return, for each input of a kernel with bound sizes, the share of an output that one element affects."""
+    """Return, for each input of a bound kernel, the share of an output that depends on one of its elements."""
     places = find_sites(kernel)
     outputs = [o.name for o in kernel.operands if o.role in ("out", "inout")]
     found: dict[str, float] = {}
@@ -55,7 +55,7 @@ def shares(kernel: Kernel) -> dict[str, float]:
 
 
 def _passes_on(site: Site, known: dict[str, float]) -> bool:
-    """Return whether an assignment spreads its inputs further than known before, and record it."""
+    """Record how far an assignment spreads its inputs. Return whether that is further than known before."""
     assign, extents = site.assign, {name: typical_value(n, {}) or 1 for name, n in site.extents.items()}
     kept = symbols(assign.target) - {a.name for a in site.axes if a.ordered}
     by_buffer: dict[str, float] = {}
@@ -77,7 +77,7 @@ FILLS = ("integers", "random", "edges", "spread", "peaks", "ties")
 
 
 def fills_of(kernel: Kernel) -> tuple[str, ...]:
-    """Return the fills that verify a kernel: three for every kernel, three more if operations select by data."""
+    """Return the names of the fills that verify a kernel: three, and three more if operations select by data."""
     return FILLS if any(_critical(e) for e in _all_parts(kernel)) else FILLS[:3]
 
 
@@ -166,7 +166,7 @@ def _terms_in_turn(site: Site) -> int:
 
 
 def _strew(kernel: Kernel, arrays: dict[str, Array], seed: int) -> None:
-    """Put NaN and infinities into inputs, so few that more than half of each output stays unaffected."""
+    """Put NaN and infinities into so few elements of inputs that most of each output stays finite."""
     reach = shares(kernel)
     for number, name in enumerate(n for n in reach if kernel.operand(n).dtype.is_float):
         array = arrays[name].reshape(-1)
@@ -263,7 +263,7 @@ def _whole_range(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
 
 
 def _bits_of_products(kernel: Kernel) -> int:
-    """Return the bits of a product of inputs of up to 16 bits to which wider inputs are added, or 64."""
+    """Return the bits of products of narrow inputs to which wider inputs are added, or 64."""
     inputs = [o.dtype for o in kernel.operands if o.role == "in" and o.domain is None and o.dtype.is_integer]
     return sum(t.bits for t in inputs if t.bits <= 16) or 64
 
@@ -288,7 +288,7 @@ def _spread(
 
 
 def _with_peaks(values: Array, dtype: DType, where: float | None) -> Array:
-    """Make one float per row 2 to 16 times as large as all others: at a fraction of the row, or anywhere.
+    """Make one float in each row 2 to 16 times as large as all others, in a given part of the row.
 
     A lost largest element, or one of another row, shows in a softmax only if it is the largest by far. Code
     treats the first, the last and the other elements of a row in different places.
@@ -316,7 +316,7 @@ def _in_range(values: Array, dtype: DType) -> Array:
 
 
 def _ties(rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, kernel: Kernel) -> Array:
-    """Return halves of integers, and integers that end in zeros, so that products and sums lie on ties.
+    """Return halves of integers, and integers that end in zeros, so that products and sums are ties.
 
     In the first half along the first and the last axis nothing is positive: windows and rows of negative
     numbers lie there. A quarter are numbers that the kernel compares this input with, and their neighbours.
@@ -356,7 +356,7 @@ _COMPARING = ("min", "max", "lt", "le", "gt", "ge", "eq", "ne")
 
 
 def _parts(site: Site) -> Iterator[Expr]:
-    """Yield all nodes of a statement's value and conditions, and its reduction as an operation."""
+    """Yield all nodes in a statement's value and conditions. A reduction that compares is a node, too."""
     assign = site.assign
     if assign.op in _COMPARING:
         yield Call(assign.op, (assign.value, assign.value), assign.value.dtype)
@@ -369,7 +369,7 @@ def _all_parts(kernel: Kernel) -> Iterator[Expr]:
 
 
 def _critical(e: Expr) -> bool:
-    """Return whether an operation on data treats some argument values differently from others."""
+    """Return whether an operation treats some values of its arguments differently from others."""
     match e:
         case Call(op, args):
             row = OPS[op]
@@ -382,7 +382,7 @@ def _critical(e: Expr) -> bool:
 
 
 def _reaches(e: Expr) -> Iterator[tuple[Expr, float]]:
-    """Yield the arguments of an operation, each with the magnitude up to which all its cases occur."""
+    """Yield the arguments of operations, each with the magnitude up to which all cases occur."""
     match e:
         case Call(op, args) if reach := OPS[op].reach:
             for x in args:
@@ -399,7 +399,7 @@ def _reaches(e: Expr) -> Iterator[tuple[Expr, float]]:
 
 @lru_cache(maxsize=16)
 def _octaves(kernel: Kernel) -> Octaves:
-    """Return the octaves of floats for which every argument reaches the magnitude that its operation needs.
+    """Return the octaves in which floats are drawn, so that arguments reach the magnitudes that operations need.
 
     An argument that inputs do not enlarge, as one that is divided by the largest of a row, asks for nothing.
     """
@@ -420,7 +420,7 @@ def _octaves(kernel: Kernel) -> Octaves:
 
 @lru_cache(maxsize=16)
 def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
-    """Return powers of 2 for float scalars and inputs that saturate about a quarter of the saturating values.
+    """Return powers of 2, for float scalars and for inputs, with which about a quarter of the values saturate.
 
     One of them is 0: inputs are scaled if scalars do not affect the saturation.
     """
@@ -437,7 +437,7 @@ def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
     given = {o.name: _draw_values(rng, (SAMPLES,), o, kernel, fill) for o in inputs}
 
     def beyond(scalars: float, floats: float) -> float:
-        """Return the mean excess of the saturating values in octaves."""
+        """Return the mean number of octaves by which values exceed the limit of saturation."""
         now = {name: n * 2.0**scalars if t.is_float else n for name, (t, n) in drawn.items()}
         made = {
             o.name: _scale_floats(given[o.name], floats, o.dtype) if o.dtype.is_float else given[o.name]
@@ -468,7 +468,7 @@ def _samples(
 def _sizes(
     kernel: Kernel, targets: Collection[Expr], given: Mapping[str, Array], scalars: Mapping[str, float]
 ) -> dict[Expr, float]:
-    """Return a magnitude that a quarter of an expression's samples exceed. Those without samples are omitted."""
+    """Return for each expression a magnitude that a quarter of its samples exceed."""
     found: dict[Expr, float] = {}
     for e, values in sample_arguments(kernel, targets, given, scalars).items():
         sizes = np.abs(values.astype(np.float64))

@@ -57,7 +57,7 @@ MOST_SIZES = 64  # of calls that are known
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The objects that must stay alive while a program uses them."""
+    """The objects that must exist while a program uses them."""
 
     call: CallArguments
     arguments: ctypes.Structure
@@ -104,7 +104,7 @@ class InProcess:
         return self._run_pointer(pointer, needed)
 
     def again(self, values: Mapping[str, object], sizes: object) -> int | None:
-        """Return the status of a call if arrays and scalars are those of an earlier call, else None.
+        """Return the status of a call if it is like an earlier one, else None without a call.
 
         Return None without a call if they differ, or may differ.
         """
@@ -148,7 +148,7 @@ class InProcess:
         sizes: Mapping[str, int] | None,
         scalars: Mapping[str, float] | None,
     ) -> tuple[_Held, int, int]:
-        """Return the arguments, their address, and the workspace size. Raises: UsageProblem."""
+        """Return the arguments of a call, their address, and the size of the workspace. Raises: UsageProblem."""
         _, workspace_bytes = self._load()
         call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
         arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
@@ -259,7 +259,7 @@ class RepeatedCall:
 
     @staticmethod
     def is_possible(interface: Interface) -> bool:
-        """Return whether types, shapes and strides determine a call, so that values need no check."""
+        """Return whether types, shapes and strides alone decide if a call is valid."""
         types = [t.dtype for t in interface.tensors if t.role != "out"]
         whole = all(not t.is_integer or t.bits == 8 * t.numpy().itemsize for t in types)
         return whole and all(_range(dtype) is not None for _, dtype in interface.scalars)
@@ -317,7 +317,7 @@ def _numbers(values: Sequence[int]) -> Any:
 
 
 def _range(dtype: DType) -> tuple[float, float] | None:
-    """Return the range of scalars that C accepts unchanged or rounded once, or None."""
+    """Return the range of scalars that C accepts unchanged, or rounded once, or None."""
     if dtype.is_integer:
         return (dtype.low, dtype.high) if dtype.high <= _EXACT else None
     return (-dtype.largest, dtype.largest) if dtype.name in ("f32", "f64") else None

@@ -122,7 +122,7 @@ def _place(tensors: tuple[PassedTensor, ...]) -> tuple[list[int], int]:
 
 
 def _on_threads(compiled: Compiled, threads: int, job: dict[str, Any]) -> dict[str, Any]:
-    """Return additional entries of a job that runs on several threads."""
+    """Return the entries that a job needs in addition to run on several threads."""
     if threads == 1 or compiled.pool is None:
         return {"threads": 1}
     return {
@@ -245,7 +245,7 @@ def pack_in_process(packer: Packer, array: Array, sizes: Mapping[str, int], thre
 def refuse_call(
     interface: Interface, status: int, arrays: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> None:
-    """Check that a call succeeded. Raises: UsageProblem otherwise, with the wrong index."""
+    """Raise UsageProblem, with the wrong index, unless the status of a call is success."""
     if status != 0:
         known = {**dict(interface.sizes), **sizes}
         for t in interface.tensors:

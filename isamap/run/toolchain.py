@@ -292,7 +292,7 @@ def _kept_objects(keys: Mapping[str, str], folder: str) -> set[str]:
 
 
 def build_image(command: str, name: str, source: str) -> Path:
-    """Return the image of a file of kernels, built by the command of their family. Raises: as `build`."""
+    """Return the image of a file of device kernels, built by the command of the family. Raises: as `build`."""
     compiler, words = find_program(command), command.split()[1:]
     key = digest("image 1", compiler.version, *compiler.command, *words, name, source)
     with OnlyWarned():
@@ -334,7 +334,7 @@ def _perform(
     seconds: float | None = None,
     watch: Watch = unwatched,
 ) -> None:
-    """Run a compiler in a folder with the files. Raises: CompilerRefused, MissingTool, as `build`."""
+    """Run a compiler on files in a folder. Raises: CompilerRefused, MissingTool."""
     try:
         result = run_steps(compiler.command, steps, folder, seconds, watch)
     except subprocess.TimeoutExpired as slow:
@@ -357,7 +357,7 @@ def _as_text(content: str | bytes | memoryview) -> str:
 
 
 def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Iterator[tuple[str, ...]]:
-    """Yield two steps: emitted code with the machine's flags, and other code without, for one C library.
+    """Yield two steps: emitted code with the machine's flags, and other code with those of one C library.
 
     A C library for each set of flags would take half a minute each. One is built once for an architecture.
     """
@@ -558,7 +558,7 @@ class Steps:
 
 
 def shared_headers(texts: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Return include lines of the system headers that most of these C files use, and the files that use all of them.
+    """Return the include lines that most of these files share, and the files that have all of them.
 
     A file that lacks one of them is none of these: it would no longer be found that it needs it.
     """
@@ -645,7 +645,7 @@ def run_compiler(
 
 
 def _writable_root() -> Path:
-    """Return the folder for the compilers' caches."""
+    """Return a folder that the compilers' caches may use."""
     with OnlyWarned():
         return cache_root()
     return own_root()

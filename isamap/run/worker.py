@@ -138,7 +138,7 @@ def _limit(job: dict[str, Any]) -> None:
 
 
 def _perform(job: dict[str, Any], place: str, inputs: list[bytearray], pool: int | None) -> dict[str, Any]:
-    """Return one run in fresh memory: the status, the contents afterwards, and the times of repetitions in ns."""
+    """Return one run in fresh memory: its status, the memory afterwards, and the times of repetitions in ns."""
     function, workspace_bytes = load_function(job["library"], job["function"])
     regions = [GuardedMemory(len(data), place) for data in inputs]
     for region, data in zip(regions, inputs, strict=True):
@@ -237,7 +237,7 @@ def _filled_arena(size: int, source: int) -> GuardedMemory:
 
 
 def _enough_trips(call: Any, target_ns: int) -> int:
-    """Return how many loop iterations make a call last `target_ns`."""
+    """Return the number of loop iterations with which a call takes `target_ns`."""
     trips = 1
     while (took := min(_sample(call, trips, 3))) < target_ns and trips < 1 << 40:
         trips = trips * 2 if took < target_ns // 8 else max(trips + 1, trips * target_ns // max(took, 1))
@@ -253,7 +253,7 @@ def _sample(call: Any, trips: int, count: int) -> list[int]:
 
 
 def _leave_if_forked(job: dict[str, Any]) -> None:
-    """End a copy of this process that the emitted code has forked. Only the original answers."""
+    """End this process if emitted code has forked it. Only the original process answers."""
     if os.getpid() != job["process"]:
         os._exit(0)
 
@@ -304,7 +304,7 @@ def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str,
 
 
 def _answer(job: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of a job, or the resource that this process could not get for it."""
+    """Return the result of a job, or name the resource that this process could not get."""
     try:
         return _main(job)
     except MemoryError:

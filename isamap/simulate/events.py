@@ -172,7 +172,7 @@ class _Walk:
         self.env.pop(loop.trip_loop.variable, None)
 
     def _more_than(self, loop: PreparedLoop, iteration: int, end: int) -> list[tuple[Step, int]]:
-        """Return how many more issues the iterations from `iteration` have than equally many copies of the first."""
+        """Return how many issues the iterations up to `end` have beyond those of as many first iterations."""
         if not loop.inner:
             return []
         last = self._issues(loop, range(iteration - 1, iteration))
@@ -216,7 +216,7 @@ class _Walk:
         return found
 
     def _steady(self, times: Sequence[float], steps: int, fastest: float, least: float) -> float | None:
-        """Return the time of each further iteration if the last ones are steady, or None otherwise.
+        """Return the time of each further iteration, or None if the last iterations were not steady.
 
         An iteration is steady if all clocks advance at the same rate: `fastest` is the largest advance of
         one, `least` the work of the busiest unit or link.
@@ -233,7 +233,7 @@ class _Walk:
         return None
 
     def _alike(self, loop: PreparedLoop, iteration: int, trips: int) -> int:
-        """Return the end of the iterations whose inner loops run as often as in this one."""
+        """Return the end of the iterations whose inner loops have the same iteration counts."""
         if not loop.inner or iteration >= trips:
             return trips
         first = self._inner_trips(loop, iteration)
@@ -287,7 +287,7 @@ Ends = Mapping[str, tuple[int, int]]
 
 
 def swept(loop: PreparedLoop, env: Mapping[str, int], iterations: range) -> tuple[Swept, ...]:
-    """Return the bytes that these iterations of a loop access after the iteration that was run."""
+    """Return the bytes that further iterations of a loop access, given the one that was run."""
     name, last = loop.trip_loop.variable, iterations[0] - 1
     found: dict[Swept, int] = {}  # of bytes that do not move, when they are touched last
     for touch, inside in _touches(loop.body, {}):

@@ -97,7 +97,7 @@ def _as_type(array: Array, dtype: DType, exact: bool) -> Array:
 
 
 def _perform_grid(job: _Job, grid: Grid) -> None:
-    """Perform different output elements together, and the blocks of a sum one after the other."""
+    """Perform the issues of a grid: different output elements together, and blocks of a sum in sequence."""
     written = {s for i in job.statement.assign.target.index for s in i.symbols}
     fills = _fills(job, grid)
     counts = [s.starts.size for s in grid.spans] + list(grid.loops.values())
@@ -113,7 +113,7 @@ def _perform_grid(job: _Job, grid: Grid) -> None:
 
 
 def _perform_batch(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> None:
-    """Perform issues, each given by a column of `chosen`: the block of each span, then the value of each loop."""
+    """Perform issues together. Each column of `chosen` has the block of each span and the value of each loop."""
     pattern, statement = job.pattern, job.statement
     count = chosen.shape[1]
     issue, own, cell = _cells(job, grid, chosen, pattern.target.index, statement.assign.target)
@@ -172,7 +172,7 @@ def _operands(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> dict[str, A
 def _elements(
     job: _Job, grid: Grid, chosen: Array, binding: Binding, shape: tuple[int, ...]
 ) -> tuple[Array, Array, Array]:
-    """Return issue, element and value of all elements that an operand holds."""
+    """Return issue, element and value for all elements in an operand."""
     axes = _axes_of(grid, binding.pattern)
     issue, lanes, values = _at_lanes(job, grid, chosen, axes, binding.subject)
     own = _flat(binding.pattern, shape, dict(grid.params) | lanes)
@@ -182,7 +182,7 @@ def _elements(
 def _cells(
     job: _Job, grid: Grid, chosen: Array, own: tuple[Index, ...], target: Read
 ) -> tuple[Array, Array, Array]:
-    """Return issue, output element and target element of all written elements."""
+    """Return issue, output element and target element for all written elements."""
     shapes = operand_shapes(job.pattern.instruction, grid.params)
     issue, lanes, symbols = _iterations(job, grid, chosen, _axes_of(grid, own))
     mine = _flat(own, shapes[job.pattern.target.buffer], dict(grid.params) | lanes)
@@ -204,7 +204,7 @@ def _at_lanes(
 def _iterations(
     job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...]
 ) -> tuple[Array, dict[str, Array], dict[str, Array]]:
-    """Return all valid pairs of issue and lanes of `axes` as points, with their kernel axes."""
+    """Return the points that lanes of `axes` perform in each issue, with their kernel axes."""
     lanes = grid.lanes(axes)
     column = (-1, *(1 for _ in axes))
     symbols: dict[str, Array] = {}
@@ -240,7 +240,7 @@ def _flat(subscripts: tuple[Index, ...], shape: tuple[int, ...], symbols: Mappin
 
 
 def _load(job: _Job, read: Read, symbols: MappingType[str, Any]) -> Array:
-    """Return elements of a kernel's array, with the fill outside. Raises: IndexError without a fill."""
+    """Return elements of a kernel's array, with the fill outside. Raises: IndexError if there is no fill."""
     array = job.arrays[read.buffer]
     if read.fill is None:
         return np.asarray(array.reshape(-1)[_flat(read.index, array.shape, symbols)])
@@ -336,7 +336,7 @@ def _shapes(bound: Instruction) -> dict[str, tuple[int, ...]]:
 
 
 def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | None:
-    """Return, for padded lanes with a used output element, the sets of operands with used elements.
+    """Return the sets of operands with valid elements in padded lanes whose output is used.
 
     Empty when there are none. None if such a lane would overwrite the element: the statement only assigns.
     """
@@ -384,7 +384,7 @@ def _in_use(
     lanes: dict[str, Array],
     valid: Array,
 ) -> Array:
-    """Return, for each lane, whether a valid lane accesses the same element of the operand."""
+    """Return for each lane whether a valid lane accesses the same element of the operand."""
     extents = operand_shapes(pattern.instruction, grid.params)[operand]
     touched = np.zeros(max(1, prod(extents)), np.bool_)
     elements: list[Array] = []

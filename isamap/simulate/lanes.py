@@ -44,7 +44,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class IssueSpan:
-    """The issues along one group of fused axes. `starts` has the first point of each issue.
+    """The issues along one group of fused axes. `starts` has the number of the first point of each issue.
 
     Points number the iterations of the fused axes, the last axis fastest."""
 
@@ -140,7 +140,7 @@ def _span(group: AxisGroup, extents: Sizes, pattern: Pattern, params: Sizes, cut
 
 
 def _with_rests(grid: Grid, pattern: Pattern) -> list[Grid]:
-    """Return the grid with the last issue separated along every axis that may be shortened."""
+    """Return the grid, and grids of the last issue along axes that may be shortened there."""
     choices: list[list[tuple[IssueSpan, dict[str, int]]]] = []
     for span in grid.spans:
         rest = span.points % span.step

@@ -91,7 +91,7 @@ class Swept(NamedTuple):
 
 
 class Watcher(Protocol):
-    """A listener for simulation events, called as they happen. Units: nanoseconds."""
+    """A receiver of simulation events, in the order in which they happen. Units: nanoseconds."""
 
     def issued(self, step: Step, booked: float, start: float, end: float) -> None:
         """Record an issue. Its unit is busy from `booked` on, and its operands are ready at `start`."""
@@ -108,7 +108,7 @@ class Watcher(Protocol):
     def repeated(
         self, since: int, now: float, by_ns: float, times: int, more: Iterable[tuple[Step, int]]
     ) -> None:
-        """Record that the events from the mark `since` to `now` occur `times` more times, unrecorded.
+        """Record that events are repeated `times` times without simulation.
 
         All repetitions together have `more` additional issues of some kinds, or fewer.
         """
@@ -195,7 +195,7 @@ class MachineTime:
             self.watcher.issued(step, booked, start, end)
 
     def _free(self, touch: ScratchpadAccess, begin: int, latency_ns: float) -> float:
-        """Return when the scratchpad bytes that an issue reads are written, and those that it overwrites are read."""
+        """Return when the scratchpad bytes of an access are free: inputs written, and overwritten bytes read."""
         # What is only written has to be so behind what was written before, not begun behind it.
         end, early_ns = begin + touch.size, 0.0 if touch.reads else latency_ns
         written = self.written[touch.memory].latest(begin, end) - early_ns
@@ -260,7 +260,7 @@ class MachineTime:
         return arrived
 
     def clocks(self) -> list[float]:
-        """Return the monotone times: of units, links and ready operands."""
+        """Return the clocks: of units, of links, and of ready operands."""
         return [*self.units, *self.links, *self.ready]
 
     def work_ns(self, done: Sequence[float]) -> list[float]:
@@ -282,7 +282,7 @@ class MachineTime:
         return found
 
     def time_of(self, by_ns: float, work: Sequence[float], mean: Sequence[float]) -> float:
-        """Return the time of iterations with mean work `mean`, if one with `work` takes `by_ns`.
+        """Return the time of iterations with the work `mean`, if one with `work` takes `by_ns`.
 
         The time is proportional to the work of the busiest unit or link, and no less than any of them needs.
         """
@@ -324,7 +324,7 @@ class MachineTime:
 
 @dataclass(slots=True)
 class Spans:
-    """Times of bytes: those from `begins[i]` up to `begins[i + 1]`, or to the end, have `times[i]`.
+    """The times of ranges of bytes. Units: bytes; nanoseconds.
 
     Units: bytes; nanoseconds.
     """
@@ -350,14 +350,14 @@ class Spans:
         self.times[first:last] = [max(time, before) for before in self.times[first:last]]
 
     def between(self, begin: int, end: int) -> list[tuple[int, int, float]]:
-        """Return the spans of these bytes, each with its time."""
+        """Return the ranges of these bytes with equal times, each with its time."""
         first = bisect_right(self.begins, begin) - 1
         last = bisect_left(self.begins, end, first)
         ends = [*self.begins[first + 1 : last], end]
         return list(zip([begin, *self.begins[first + 1 : last]], ends, self.times[first:last], strict=True))
 
     def _cut_span(self, at: int) -> int:
-        """Return the span that starts at a byte, after splitting one if necessary."""
+        """Return the number of the range that starts at a byte, and split a range if necessary."""
         place = bisect_left(self.begins, at)
         if place == len(self.begins) or self.begins[place] != at:
             self.begins.insert(place, at)

@@ -267,7 +267,7 @@ class _Builder:
         return Step(*self._times(self.machine.instructions[name], {}), (), -1, (), (), name, self.block)
 
     def _fill(self, node: Fill, loop: LoopAround | None) -> list[Run]:
-        """Return a separate loop of consecutive stores."""
+        """Return a loop of its own, with consecutive stores."""
         self.loops += 1
         size = node.elements * self.item_bytes[node.buffer]
         trips = size.ceildiv(FILL_BYTES)
@@ -328,7 +328,7 @@ def _inside(body: Sequence[Run]) -> Iterator[Run]:
 
 
 def _trips(body: Sequence[Run]) -> list[Index]:
-    """Return the expressions that determine how a body runs, and how much its issues move."""
+    """Return the indices that decide how often a body runs, and how much its issues move."""
     found: list[Index] = []
     for item in _inside(body):
         match item:

@@ -23,7 +23,7 @@ from isamap.source.records import dataclass, field
 
 @dataclass(frozen=True, eq=False)
 class LoopAround:
-    """A loop around accesses: its trip count, and the enclosing loop."""
+    """A loop around accesses, with its trip count and the next outer loop."""
 
     variable: str
     trips: int
@@ -136,7 +136,7 @@ class Reuse:
         return self._touched[key]
 
     def _union(self, array: str, accesses: Sequence[MemoryOperand], loop: LoopAround | None) -> int:
-        """Return the bytes of an array accessed in an iteration: equal accesses merged, else the largest."""
+        """Return the bytes of an array that an iteration accesses: the most of any group of equal accesses."""
         alike: dict[tuple[tuple[int, int], ...], list[MemoryOperand]] = {}
         for access in accesses:
             alike.setdefault(access.inside(loop), []).append(access)
@@ -144,7 +144,7 @@ class Reuse:
         return min(most, self.sizes[array])
 
     def _cold_level(self, access: MemoryOperand) -> int:
-        """Return the level of a line that no surrounding loop accesses again."""
+        """Return the level of a line that no loop around accesses again."""
         if access.number not in self._cold:
             self._cold[access.number] = self.level(self._since_another(access))
         return self._cold[access.number]
