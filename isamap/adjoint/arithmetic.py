@@ -8,7 +8,7 @@ from isamap.ir.walk import walk
 
 
 def adjoint_type(dtype: DType) -> DType:
-    """Return the type in which derivatives by values of a type are computed: floats of 32 bits at least."""
+    """Return the type in which derivatives by values of a type are computed: a float type of at least 32 bits."""
     return F32 if dtype.is_float and dtype.bits < F32.bits else dtype
 
 
@@ -18,7 +18,7 @@ def number(value: float, like: Expr) -> Const:
 
 
 def is_fixed(e: Expr) -> bool:
-    """Return whether an expression depends on sizes at most."""
+    """Return whether an expression depends on nothing but constants and sizes."""
     return not any(isinstance(part, (Read, Scalar)) for part in walk(e))
 
 
@@ -41,7 +41,7 @@ def sub(a: Expr, b: Expr) -> Expr:
 
 
 def mul(a: Expr, b: Expr) -> Expr:
-    """Return the product, the sign in front of it."""
+    """Return the product, with any sign moved to the front."""
     for x, y in ((a, b), (b, a)):
         if _is(x, 1):
             return y
@@ -58,7 +58,7 @@ def div(a: Expr, b: Expr) -> Expr:
 
 
 def neg(a: Expr) -> Expr:
-    """Return the value with the other sign."""
+    """Return the negated value."""
     if isinstance(a, Call) and a.op == "neg":
         return a.args[0]
     return a if _is(a, 0) else Call("neg", (a,), a.dtype)
@@ -70,12 +70,12 @@ def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def cast(e: Expr, dtype: DType) -> Expr:
-    """Return the value in another type of floats."""
+    """Return the value converted to another float type."""
     if e.dtype == dtype:
         return e
     return Const(e.value, dtype) if isinstance(e, Const) else Cast(e, dtype)
 
 
 def wide(e: Expr) -> Expr:
-    """Return the value in the type in which derivatives are computed. A value that is no float is unchanged."""
+    """Return a float converted to the type in which derivatives are computed. Other values are unchanged."""
     return cast(e, adjoint_type(e.dtype)) if e.dtype.is_float else e

@@ -42,7 +42,7 @@ class Contribution:
 
     @property
     def is_plain(self) -> bool:
-        """True if each subscript is an axis of its own."""
+        """True if each subscript is a different axis."""
         names = {a.name for a in self.axes}
         found = [str(i) for i in self.index]
         return len(set(found)) == len(found) and set(found) <= names
@@ -57,7 +57,7 @@ def contribution(
     names: AdjointNames,
     selecting: Collection[str],
 ) -> Contribution:
-    """Return the contribution to the element that is read. `selecting` are the axes that select results.
+    """Return the contribution to an element that is read. `selecting` are the axes that select results.
 
     Shapes: `shapes` has those of all arrays.
     """
@@ -78,7 +78,7 @@ def contribution(
 def _run_along(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, selecting: Collection[str]
 ) -> Contribution | None:
-    """Return the contribution with `along` running over dimension `dim` of the target, or None if it cannot."""
+    """Return the contribution with `along` in place of the axes of one target dimension, or None."""
     names = {a.name for a in c.axes}
     subscript = c.index[dim]
     others = {s for n, i in enumerate(c.index) if n != dim for s in i.symbols}
@@ -101,7 +101,7 @@ def _run_along(
 def _solve_axis(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, axis: Axis, factor: Index
 ) -> Contribution:
-    """Return the contribution with `axis` replaced by a solution in `along`, the position in the target."""
+    """Return the contribution with `axis` expressed in `along`, which is the position in the target."""
     rest = c.index[dim] - factor * Index.of(axis.name)
     distance = Index.of(along.name) - rest
     solution = {axis.name: distance.floordiv(factor)}
@@ -123,7 +123,7 @@ def _solve_axis(
 
 
 def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
-    """Return a product with a factor that is 0 if `axis` leaves its range, or None for another expression."""
+    """Return a product in which a factor is 0 wherever `axis` leaves its range, or None."""
     factors = _factors(value)
     whole = (Index.of(axis.name), axis.extent)
     if factors is None or not any(whole in zip(r.index, shapes(r.buffer), strict=True) for r in factors):
@@ -139,7 +139,7 @@ def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
 
 
 def _factors(e: Expr) -> list[Read] | None:
-    """Return the elements whose product, with constants, is the expression, or None for another expression."""
+    """Return the elements that an expression multiplies, constants aside, or None if it is no product."""
     match e:
         case Read():
             return [e]
@@ -216,7 +216,7 @@ class Backward:
             self.add(place.name, Contribution(axes, place.index(index), value, None), (), ())
 
     def reaching(self, results: set[str]) -> set[str]:
-        """Return the results and the active arrays that they are computed from."""
+        """Return the active arrays from which results are computed, including the results."""
         found = results & self.active
         while True:
             given = [s for s in self.built.statements if s.assign.target.buffer in found]
@@ -233,7 +233,7 @@ class Backward:
         return self.adjoints[name]
 
     def shape(self, name: str) -> tuple[Index, ...]:
-        """Return the shape of an array of the kernel, or of adjoints."""
+        """Return the shape of an array of the kernel, or of an array of adjoints."""
         for o in (*self.built.operands, *self.adjoints.values(), *self.seeds, *self.more):
             if o.name == name:
                 return o.shape
@@ -371,7 +371,7 @@ class Backward:
         return replace(adjoint, role="out") if adjoint.dtype == dtype else self.narrowed(adjoint, dtype)
 
     def narrowed(self, adjoint: Operand, dtype: DType) -> Operand:
-        """Return the output for a sum in a wider type. It is rounded once, after the last sum."""
+        """Return the output for a sum in a wider type. The sum is rounded once, when it is complete."""
         sums = [s for s in self.made if s.assign.target.buffer == adjoint.name]
         if len(sums) == 1 and sums[0].assign.op is not None:
             return replace(adjoint, role="out", dtype=dtype, accumulate=adjoint.dtype)
@@ -387,7 +387,7 @@ class Backward:
         return out
 
     def hand_out(self, adjoint: Operand, output: Operand) -> None:
-        """Assign an output as the last statement."""
+        """Append the statement that assigns an output."""
         axes = self.names.axes(adjoint.shape)
         index = tuple(Index.of(a.name) for a in axes)
         value = cast(Read(adjoint.name, index, adjoint.dtype), output.dtype)
@@ -496,7 +496,7 @@ class Shares:
         return choose(_equals_result(s), div(adjoint, _at(ties, s.assign.target)), number(0, adjoint))
 
     def _of_product(self, s: Statement, adjoint: Expr) -> Expr:
-        """Return the adjoint times the product of all other factors, none of which may be 0."""
+        """Return the adjoint times the product of all other factors. It is 0 if one of them is 0."""
         zeros = _at(self._count_values("zeros", s.assign.target, _is_zero), s.assign.target)
         rest = _at(self._product(s.assign.target), s.assign.target)
         value = wide(s.assign.value)
@@ -507,7 +507,7 @@ class Shares:
     def _count_values(
         self, what: str, target: Read, value: Value, of: Callable[[str], bool] | None = None
     ) -> Operand:
-        """Return the array that adds `value` for each statement that reduces into an element and reads from `of`."""
+        """Return an array that sums `value` over all statements that reduce into an element."""
         known = self.extra.get((what, target.buffer))
         if known is None:
             known = self._begin_target(what, target)
@@ -518,7 +518,7 @@ class Shares:
         return known
 
     def _product(self, target: Read) -> Operand:
-        """Return the product of the factors other than 0."""
+        """Return an array with the product of the factors other than 0."""
         known = self.extra.get(("product", target.buffer))
         if known is None:
             known = self._begin_target("product", target)

@@ -111,7 +111,7 @@ def _active(built: Built, sources: set[str]) -> set[str]:
 
 
 def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: AdjointNames) -> Kernel:
-    """Return the kernel `NAME_forward`: the results of `kernel`, and the arrays `kept`."""
+    """Return the kernel `NAME_forward`, which computes the results of `kernel` and the arrays `kept`."""
     results = [o for o in kernel.operands if o.role in ("out", "inout") and o.name in built.finals]
     ends = {o.name: built.finals[o.name].name for o in results}
     given = required_arrays(built.statements, {*ends.values(), *kept})
@@ -129,7 +129,7 @@ def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: AdjointNam
 
 
 def _handed_out(built: Built, result: Operand, names: AdjointNames) -> Statement:
-    """Assign a result that is an alias of another array at the end."""
+    """Return the statement that assigns a result which is an alias of another array."""
     place = built.finals[result.name]
     axes = names.axes(result.shape)
     index = tuple(Index.of(a.name) for a in axes)

@@ -80,7 +80,7 @@ def _visit(taking: _Taking, e: Expr, adjoint: Expr, stored: Read | None = None) 
 
 
 def depends(e: Expr, is_active: Callable[[str], bool]) -> bool:
-    """Return whether an expression reads an active element as a float."""
+    """Return whether an expression reads an active element as a float operand."""
     for part in walk(e):
         match part:
             case Read(name) | Scalar(name) if part.dtype.is_float and is_active(name):
@@ -100,7 +100,7 @@ _BUILT = {"add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "select": 
 
 
 def _put_in(e: Expr, known: Mapping[str, Expr]) -> Expr:
-    """Substitute operands, result and adjoint `w` into a derivative, without neutral operations."""
+    """Return the text of a derivative with operands, result and adjoint substituted."""
     match e:
         case Scalar(name):
             return known[name]

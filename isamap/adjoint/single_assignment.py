@@ -119,7 +119,7 @@ class Values:
     before: StoragePlace | None = None
 
     def enter(self, b: StorageState) -> None:
-        """Create the arrays for the values of all steps. The carried one starts with the old values."""
+        """Create the arrays for the values of all steps. The carried one starts from the values before the loop."""
         step, steps = Index.of(self.axis.name), self.axis.extent
         count = 1 + max(self.values.values(), default=-1)
         if self.is_sum or self.slice_ is not None:
@@ -143,14 +143,14 @@ class Values:
         self.places.append(replace(place, step=step + 1))
 
     def reading(self, s: Statement) -> StoragePlace | None:
-        """Return where a statement reads the array in this step, or None where it does not."""
+        """Return the place from which a statement reads the array in this step, or None if it does not read it."""
         number = self.seen.get(id(s))
         if number is None:
             return None
         return self.before if number < 0 else self.places[number]
 
     def writing(self, b: StorageState, s: Statement) -> StoragePlace:
-        """Return the storage of a statement's result in this step. A copy if the statement changes an old value."""
+        """Return the place of a statement's result in this step, with a copy of an old value that it changes."""
         number = self.values[id(s)]
         if number < 0:
             return self.places[-1]
@@ -170,7 +170,7 @@ class Values:
 
 
 def plan_steps(b: StorageState, name: str, body: Sequence[Statement], axis: Axis) -> Values:
-    """Return the values of an array in a step."""
+    """Return the values that an array has in one step of an ordered loop."""
     operand = b.kernel.operand(name)
     writes = [s for s in body if s.assign.target.buffer == name]
     readers = [s for s in body if any(r.buffer == name for r in accesses(s)[1:])]
@@ -219,12 +219,12 @@ _SUMS: set[str | None] = {"add"}
 
 
 def found_in_step(r: Read, slice_: tuple[int, Index] | None) -> bool:
-    """Return whether an access selects the slice that its own step assigns."""
+    """Return whether an access reads the slice that its own step assigns."""
     return slice_ is None or r.index[slice_[0]] == slice_[1]
 
 
 def _slice(writes: Sequence[Statement], axis: Axis) -> tuple[int, Index] | None:
-    """Return the dimension of the array that the step selects, the same in all targets, with its subscript."""
+    """Return the dimension and the subscript that the step selects in all targets, or None."""
     first = writes[0].assign.target.index
     for dim, subscript in enumerate(first):
         free = {a.name for s in writes for a in s.axes}

@@ -43,7 +43,7 @@ class AdjointNames:
         return next(n for n in _longer(preferred) if n not in taken)
 
     def axes(self, shape: tuple[Index, ...], others: Iterable[Axis] = ()) -> tuple[Axis, ...]:
-        """Return an axis for each dimension."""
+        """Return a new axis for each dimension of a shape."""
         return tuple(Axis(self.axis(f"i{n}", others), extent) for n, extent in enumerate(shape))
 
 
@@ -81,7 +81,7 @@ class StoragePlace:
 
 
 def no_derivative(message: str, span: Span | None, help_: str) -> UsageProblem:
-    """Return the error that a kernel has no derivative for the reason in `message`."""
+    """Return the error that a kernel has no derivative. `message` has the reason."""
     return UsageProblem.of("no-gradient", message, span, help=help_)
 
 
@@ -173,7 +173,7 @@ class StorageState:
         self.made.append(moved)
 
     def replaces(self, s: Statement, place: StoragePlace) -> bool:
-        """Return whether an assignment may replace some elements that other statements have written to a place."""
+        """Return whether an assignment may overwrite elements that other statements have changed."""
         of = Conflicts.of(replace(self.kernel, operands=tuple(self.operands.values())))
         target = replace(s.assign.target, buffer=place.name, index=place.index(s.assign.target.index))
         given = place.name not in self.written
@@ -184,7 +184,7 @@ class StorageState:
         )
 
     def others(self, s: Statement, operand: Operand) -> Others:
-        """Return conditions on axes. One of them holds for each element that an assignment does not write.
+        """Return conditions on axes, one of which holds for each element that an assignment does not write.
 
         Raises: UsageProblem if these are no whole slices.
         """
@@ -250,7 +250,7 @@ class StorageState:
 
 
 def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None) -> bool:
-    """Return whether a statement assigns all elements (of the step, if one dimension is left out)."""
+    """Return whether a statement assigns all elements of an array, or all of one step."""
     if s.assign.op is not None or s.assign.guard is not None:
         return False
     pairs = [
@@ -263,7 +263,7 @@ def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None
 
 
 def _where_different(subscripts: Sequence[tuple[Index, Index]]) -> list[Expr]:
-    """Return disjoint conditions, one of which holds where some pair of subscripts differs."""
+    """Return disjoint conditions, one of which holds if some pair of subscripts differs."""
     found: list[Expr] = []
     equal: list[Expr] = []
     for i, fixed in subscripts:

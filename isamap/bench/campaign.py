@@ -69,7 +69,7 @@ def empty_row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, le
 
 
 def measure_row(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules, bench: Bench) -> Row:
-    """Return the measured row. A row that is slower than a baseline runs twice. Raises: IsamapError."""
+    """Return the measured row. A row that is slower than a baseline is measured twice. Raises: IsamapError."""
     row, work = empty_row(kind, case, form, rules), kind.work(case, form, rules.beta)
     held = work.held + (len(bench.contenders) * work.weights if rules.packed else 0)
     if 2 * held > rules.memory_bytes:
@@ -144,7 +144,7 @@ def _time_row(
 
 
 def ring_of(needed: int, held: int, rules: MeasuringRules) -> int:
-    """Return the number of operand copies that together exceed twice the caches, if memory allows it, else one.
+    """Return the number of copies of the operands that exceed twice the caches, within the available memory.
 
     Units: bytes. `held` is the size of a copy with the contenders' packed operands.
     """
@@ -163,7 +163,7 @@ def _compile_case(kind: CaseKind[C], case: C, form: Types, rules: MeasuringRules
 
 
 def program_of(prepared: PreparedKernel, shared: Shared, threads: int) -> dict[str, object]:
-    """Return how to call the emitted library on shared operands, as plain data."""
+    """Return as plain data how to call the emitted library on shared operands."""
     interface = prepared.compiled.interface
     arrays = {name: copies[0] for name, copies in shared.arrays.items()}
     packs, packed = packs_of(prepared.packers, arrays)

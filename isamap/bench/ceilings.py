@@ -156,7 +156,7 @@ class Bandwidths:
     measured: tuple[tuple[int, float], ...]
 
     def at(self, size_bytes: int) -> float:
-        """Return the bandwidth of the level that holds a buffer of this size, at least that of larger levels.
+        """Return the bandwidth at a buffer size. It is at least the bandwidth at any larger size.
 
         The largest measured size that does not exceed it decides; a bandwidth reached at a larger size is
         possible, too.
@@ -183,7 +183,7 @@ def measure_bandwidths(loops: str, rounds: int = 5) -> Bandwidths:
 
 
 def mapped_tile(made: Compilation) -> Tile:
-    """Return the tile of a compiled kernel's largest sum, as its schedule maps it."""
+    """Return the tile of the largest sum in a compiled kernel, as its schedule maps it."""
     assert made.canonical is not None
     assert made.machine is not None
     assert made.schedule is not None
@@ -209,7 +209,7 @@ class Peaks:
 
 
 def padded_operations(tile: Tile) -> int:
-    """Return the operations of all issues, each of which performs a whole tile."""
+    """Return the operations of all issues. Each issue counts as a whole tile."""
     extents = [axis.extent.value or 1 for axis in tile.axes]
     tiles = [axis.tile for axis in tile.axes]
     return 2 * prod(-(-extent // tile) * tile for extent, tile in zip(extents, tiles, strict=True))

@@ -55,7 +55,7 @@ class Contender:
         self._answer()
 
     def prepare(self, task: Task[Any]) -> bool:
-        """Prepare a task. Return whether the contender supports it. A lost process is started again."""
+        """Prepare a task, and start a lost process again. Return whether the contender supports the task."""
         if self._process.poll() is not None:
             self._close()
             self._start()

@@ -196,7 +196,7 @@ def conv_work(case: ConvCase, form: Types, beta: int = 0) -> DataMovement:
 
 
 def is_convolution(contender: TimedContender, case: ConvCase, form: Types, beta: int, shared: Shared) -> bool:
-    """Return the comparison of one call. Each image and group is compared as a product of patches and filters."""
+    """Return whether the result of one call is right. Each image and group is checked as a matrix product."""
     shared.refill()
     contender.time(1)
     x, f, y = (as_grouped(case, name, shared.arrays[name][0]) for name in "XFY")
@@ -226,7 +226,7 @@ def as_grouped(case: ConvCase, name: str, array: Array) -> Array:
 
 
 def patches(case: ConvCase, image: Array) -> Array:
-    """Return the elements of an image [h, w, c] under each filter: [p*q, r*s*c], with zeros outside."""
+    """Return the image elements under each filter position: [p*q, r*s*c], with zeros outside the image."""
     conv = case.shape
     padded = np.pad(image, ((conv.pad_h, conv.pad_h), (conv.pad_w, conv.pad_w), (0, 0)))
     seen = np.lib.stride_tricks.sliding_window_view(padded, (conv.r, conv.s), axis=(0, 1))

@@ -145,7 +145,7 @@ def rows_in_turn(
     minutes: float | None,
     watch: Watch,
 ) -> tuple[M, ...]:
-    """Return each row: stored, measured now, or marked as `unreached` after `minutes`.
+    """Return each row: a stored one, one measured now, or one marked as `unreached` after `minutes`.
 
     With `minutes`, rows are measured in an order that spreads over the suite, so that the measured ones
     represent all.

@@ -72,7 +72,7 @@ def _is_result(form: Types, a: Array, b: Array, c: Array, depth: int) -> bool:
 
 
 def _smaller_product(case: GemmCase) -> GemmCase:
-    """Return the case with the largest of its sizes halved."""
+    """Return the case with the largest of its sizes divided by two."""
     numbers = {"m": case.m, "n": case.n, "k": case.k, "batch": case.batch}
     name = max(numbers, key=lambda n: numbers[n])
     return replace(case, **{name: numbers[name] // 2})
@@ -144,7 +144,7 @@ def _is_convolution(case: ConvCase, form: Types, arrays: Mapping[str, Array]) ->
 
 
 def _smaller_convolution(case: ConvCase) -> ConvCase:
-    """Return an image with half the rows while filters fit, then with half the channels."""
+    """Return an image with half of the rows while filters still fit, then with half of the channels."""
     if case.h // 2 >= case.r:
         return replace(case, h=case.h // 2)
     return replace(case, c=case.c // 2, k=case.k // 2)

@@ -67,11 +67,11 @@ class _Inputs:
     ring = 1
 
     def refill(self) -> None:
-        """Do nothing, because no contender changes the inputs."""
+        """Do nothing. No contender changes the inputs."""
 
 
 def _onnxruntime(path: Path, inputs: Mapping[str, Array], threads: int) -> Call:
-    """Return a call of onnxruntime whose threads sleep between calls, as the other contenders' do."""
+    """Return a call of onnxruntime whose threads sleep between calls, as those of other contenders do."""
     runtime: Any = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1

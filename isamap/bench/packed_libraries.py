@@ -70,7 +70,7 @@ def with_packed(product: TimedProduct, packed: list[PackedMemory]) -> Any:
 def packs_of(
     packers: Sequence[Packer], arrays: dict[str, NDArray[Any]]
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-    """Return how emitted code packs these arrays, as plain data, and arrays for the results.
+    """Return as plain data how emitted code packs these arrays, and the arrays for the results.
 
     A packed array is removed from `arrays`.
     """

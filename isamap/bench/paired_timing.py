@@ -33,7 +33,7 @@ class TimedContender(Protocol):
 
 
 class Buffers(Protocol):
-    """The operands of all contenders in several copies. `refill` resets C."""
+    """The operands of all contenders, in several copies. `refill` restores the written array C."""
 
     @property
     def ring(self) -> int: ...
@@ -65,7 +65,7 @@ def play(
 
 
 def _turn(contender: TimedContender, shared: Buffers) -> tuple[int, int]:
-    """Return the numbers of untimed and of timed calls that make a reading long enough for the clock."""
+    """Return how many calls to make before the clock starts, and how many make a reading long enough."""
     shared.refill()
     once = contender.time(1)
     if once >= LONG_NS:
@@ -89,7 +89,7 @@ class Ratio:
 
     @property
     def is_slower(self) -> bool:
-        """Return whether the whole interval says that ours is slower."""
+        """Return whether the whole interval shows that ours is slower."""
         return self.high < 1
 
     @property

@@ -87,13 +87,13 @@ def agreements(rows: Sequence[Row]) -> tuple[Agreement, ...]:
 
 
 def pairs(rows: Sequence[Row], figures: str) -> list[tuple[float, float]]:
-    """Return predicted and measured nanoseconds of the rows that have both."""
+    """Return pairs of predicted and measured nanoseconds for the rows that have both."""
     timed = (row for row in rows if figures in row.predicted_ns and row.measured_ns is not None)
     return [(row.predicted_ns[figures], row.measured_ns or 0.0) for row in timed]
 
 
 def spearman(found: Sequence[tuple[float, float]]) -> float | None:
-    """Return Spearman's rank correlation. Equal values share the mean of their ranks.
+    """Return Spearman's rank correlation, or None if all values of one side are equal.
 
     None if one of the two is the same everywhere.
     """

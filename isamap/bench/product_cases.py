@@ -150,7 +150,7 @@ def product_work(case: GemmCase, form: Types, beta: int) -> DataMovement:
 
 
 def is_product(contender: TimedContender, case: GemmCase, form: Types, beta: int, shared: Shared) -> bool:
-    """Return the comparison of one call, on the first copy, with the product."""
+    """Return whether the result of one call, on the first copy, is the product."""
     shared.refill()
     contender.time(1)
     a, b, c = (shared.arrays[name][0] for name in "ABC")

@@ -125,13 +125,13 @@ class Reading:
 
 
 def readings(loops: str, copies: Sequence[Array]) -> tuple[Reading, ...]:
-    """Return the ways to read: in one stream and in eight, or () if there is nothing to read."""
+    """Return the ways to read, in one stream and in eight, or () without anything to read."""
     ways = tuple(Reading(name, loops, copies) for name in READS)
     return ways if ways[0].size_bytes else ()
 
 
 def fastest_bytes_per_ns(ways: Sequence[Reading], seconds: Mapping[str, Sequence[float]]) -> float:
-    """Return the faster way's bytes per nanosecond, as the median over rounds."""
+    """Return the bytes per nanosecond of the faster way, as the median over rounds."""
     return max((way.size_bytes / (1e9 * median(seconds[way.name])) for way in ways), default=0.0)
 
 

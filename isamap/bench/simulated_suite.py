@@ -179,7 +179,7 @@ def _peak(made: Compilation) -> tuple[str, float]:
 
 
 def lanes(machine: Machine, name: str, params: Mapping[str, int]) -> float:
-    """Return the operations that an instruction performs per nanosecond, two for each iteration."""
+    """Return how many operations an instruction performs per nanosecond. Each iteration counts as two."""
     item = machine.instructions[name]
     pattern = pattern_of(item.instruction)
     assert pattern is not None, "what statements are mapped to is one statement"

@@ -144,7 +144,7 @@ def sparse_work(case: SparseCase, form: Types, beta: int) -> DataMovement:
 def is_sparse_product(
     contender: TimedContender, case: SparseCase, form: Types, beta: int, shared: Shared
 ) -> bool:
-    """Return the comparison of one call, on the first copy: some rows by element, all rows by a random sum."""
+    """Return whether the result of one call is right: some rows by element, and all rows by a random sum."""
     shared.refill()
     contender.time(1)
     b, c = (shared.arrays[name][0] for name in "BC")

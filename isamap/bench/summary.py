@@ -84,7 +84,7 @@ def _of_form(form: str, rows: Sequence[Row]) -> Summary:
 
 
 def against_best(row: Row) -> float | None:
-    """Return the ratio to the fastest baseline, or None without any."""
+    """Return the ratio to the fastest baseline, or None without a baseline."""
     found = _interval_to_best(row)
     return found.value if found else None
 
@@ -211,7 +211,7 @@ def _cells(means: Mapping[str, float], names: Sequence[str]) -> list[str]:
 
 
 def dispatch_text(rows: Sequence[Row]) -> str:
-    """Return the baselines with loops outside of C if their call overhead can matter, else ""."""
+    """Return text about baselines whose call overhead can matter, because their loops are not in C, or ""."""
     short = [
         (row, name)
         for row in rows

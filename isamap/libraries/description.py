@@ -179,7 +179,7 @@ def _load_shipped() -> tuple[Library, ...]:
 
 
 def shipped_library(name: str) -> Library:
-    """Return the shipped library with a name."""
+    """Return the shipped library of this name."""
     path = FOLDER / f"{name}{SUFFIX}"
     return _read_library(_source(path, path.name), FOLDER)
 
@@ -357,7 +357,7 @@ def _fits(argument: LibraryArgument, parameter: Parameter, kernel: Kernel) -> bo
 
 
 def _argument(word: str, kernel: Kernel) -> LibraryArgument | None:
-    """Return the part of a kernel that a word names, or None."""
+    """Return the argument that a word names in a kernel, or None."""
     if _NUMBER.fullmatch(word):
         return LibraryArgument("address", word[1:]) if word[0] == "&" else LibraryArgument("number", word)
     if (stride := _STRIDE.fullmatch(word)) is not None:

@@ -52,7 +52,7 @@ def _in_package(place: LibraryLocation) -> Path | None:
 
 
 def _in_system(place: LibraryLocation, folder: Path) -> Path | None:
-    """Return a file in the loader's folders, or relative to the description's folder, or None."""
+    """Return a library's file in the loader's folders, or relative to the description's folder, or None."""
     if os.sep in place.file:
         path = folder / place.file
         return path if path.is_file() else None

@@ -138,7 +138,7 @@ def _is_symbol(index: Index) -> bool:
 
 
 def _agree(own: Index, other: Index, sizes: dict[str, Index]) -> bool:
-    """Return whether an extent of a form can equal one of the kernel. Its size is then bound."""
+    """Return whether an extent of a form can equal an extent of the kernel, and bind its size if it does."""
     if _is_symbol(own):
         return sizes.setdefault(str(own), other) == other
     return own.substitute(sizes) == other
@@ -165,7 +165,7 @@ def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | 
 
 
 def _bind_call(found: _Renaming, kernel: Kernel, call: LibraryCall, form: CallForm) -> RecognisedCall | None:
-    """Return the call with its arguments, or None if it could never be made at these sizes."""
+    """Return the call with its arguments, or None if sizes exclude it."""
     meanings: dict[str, Index | int] = dict(found.sizes)
     for own in form.kernel.operands:
         strides = tensor_strides(kernel.operand(found.tensors[own.name]))
@@ -205,7 +205,7 @@ def _pass_argument(
 
 
 def _is_about_layout(check: Constraint) -> bool:
-    """Return whether a relation is about strides or alignments, and not about sizes alone."""
+    """Return whether a relation is about strides or alignments."""
     return any("." in s or "(" in s for s in check.left.symbols | check.right.symbols)
 
 
@@ -218,6 +218,6 @@ def _truth(check: Constraint, kernel: Kernel) -> bool | None:
 
 
 def _largest(index: Index, kernel: Kernel) -> Index:
-    """Return the largest value of a kernel's size if it is constant. Other indices are unchanged."""
+    """Return an index with the sizes of the kernel at their largest values."""
     highs = {p.name: p.high for p in kernel.params if p.high is not None and p.high.value is not None}
     return highs.get(str(index), index)

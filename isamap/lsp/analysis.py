@@ -116,7 +116,7 @@ def _description(source: Source, path: Path | None) -> Analysis:
 
 
 def _of_family(use: NameUse, members: tuple[Row, ...]) -> NameUse:
-    """Return the name with the values that variables have in the members of its family."""
+    """Return the name with the values that the members of its family give its variables."""
     names = dict.fromkeys(VARIABLE.findall(use.definition.text))
     values = {name: dict.fromkeys(row[name] for row in members if name in row) for name in names}
     said = "; ".join(f"{name} is {', '.join(found)}" for name, found in values.items() if found)

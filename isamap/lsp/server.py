@@ -98,7 +98,7 @@ class Messages:
 
 
 class Protocol(LanguageServerProtocol):
-    """Answers every request, also malformed ones, which pygls would leave unanswered."""
+    """A protocol that answers every request, including malformed ones, which pygls would not answer."""
 
     def structure_message(self, data: Any) -> Any:
         """Return the object unchanged. pygls also calls this for parts of a message."""
@@ -141,7 +141,7 @@ class Protocol(LanguageServerProtocol):
 
 
 class Server(LanguageServer):
-    """A server that reports input that is not a JSON-RPC message."""
+    """A server that reports input which is no JSON-RPC message."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Answer a message that is not JSON. Other errors are shown as before."""
@@ -436,7 +436,7 @@ def _below(value: Value | None, key: str) -> Value | None:
 
 
 def _inside(value: Value | None) -> Value | None:
-    """Return the schema of a list's items. Of several, it is the one with keys."""
+    """Return the schema of a list's items. If it has alternatives, take the one with keys."""
     while isinstance(value, ListOf | OneOf):
         if isinstance(value, ListOf):
             value = value.item

@@ -241,7 +241,7 @@ def _graph_proto(onnx: Any, graph: Graph) -> Any:
 
 
 def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: FoldingBudget) -> bool:
-    """Return whether the results may be computed at import. Raises: NotTaken beyond the allowed work."""
+    """Return whether the results are small enough to be computed at import. Raises: NotTaken for too much work."""
     read = sum(array.size for array in inputs if array is not None)
     work = WORK_OF_NODE + (read + results) // ELEMENTS_OF_WORK
     if node.op in ("MatMul", "Gemm") and inputs[0] is not None:
@@ -321,7 +321,7 @@ def evaluator_of(model: Any) -> Any:
 
 
 def _count(onnx: Any, model: Any, given: dict[str, Array]) -> int | None:
-    """Return the number of result elements, or None if it is unknown or too large."""
+    """Return the number of result elements, or None if it is unknown or above the limit."""
     count = 0
     del model.graph.input[:]
     for name, array in given.items():

@@ -195,7 +195,7 @@ class OnnxReference:
         return found
 
     def _results(self, node: Any, known: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the results of a node, or () if an input is unknown or f64 is not allowed."""
+        """Return the results of a node, or () if an input is unknown or the node must not be computed in f64."""
         if any(name not in known for name in node.input):
             return ()
         is_loop = node.onnx_node.op_type == "Loop"  # its missing condition is false to the evaluator
@@ -215,7 +215,7 @@ class OnnxReference:
 
 
 def _moved(array: Any, dtype: type[np.generic], by: int) -> Any:
-    """Return bytes plus a number, which converts between signed and unsigned."""
+    """Return bytes plus a number, as a conversion between signed and unsigned bytes."""
     return (array.astype(np.int16) + by).astype(dtype)
 
 
