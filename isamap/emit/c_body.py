@@ -225,7 +225,7 @@ class BodyWriter:
         self.add(depth, "}")
 
     def part_counters(self, node: Parallel) -> None:
-        """Compute the counters of a part from its number. The last one counts fastest."""
+        """Compute the counters of a part from its number. The last counter varies fastest."""
         left = "part"
         for place, (variable, trips) in reversed(list(enumerate(node.counters))):
             count = index_text(trips, self.names.of, self.issuer.used)
@@ -323,7 +323,7 @@ class BodyWriter:
         return index_text(index, self.names.of, self.issuer.used).text
 
     def pass_on(self, depth: int, line: str) -> None:
-        """Add a line that passes its names on to another function."""
+        """Add a line that only passes its names on to another function."""
         self.passed_on.add(line)
         self.add(depth, line)
 
@@ -364,7 +364,7 @@ READ_BY_EACH = 3
 
 
 def find_shared_values(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
-    """Return the values that several issues of a body use, except those that each issue may as well read."""
+    """Return the values that several issues of a body use, except those that each issue can read itself."""
     uses: Counter[str] = Counter()
     for node in body:
         if isinstance(node, Issue):
@@ -396,13 +396,13 @@ def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
 
 
 def added_to(issue: Issue, machine: Machine) -> str | None:
-    """Return the value that an issue both reads and writes, or None."""
+    """Return the value that an issue reads and writes, or None."""
     sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
     return next((value for value in sums if value is not None), None)
 
 
 def read_as_it_lies(issue: Issue, machine: Machine) -> str | None:
-    """Return the value that an issue reads from memory with an unchanged number of elements, or None."""
+    """Return the value that an issue loads from memory without changing the number of elements, or None."""
     refs, operands = dict(issue.operands), _operands(issue, machine)
     read = [o.shape for o in operands if o.role == "in" and isinstance(refs[o.name], MemoryRef)]
     made = [o for o in operands if o.role == "out" and o.shape and o.shape in read]
@@ -504,7 +504,7 @@ def pieces_of(node: WorkSlice) -> list[Counted]:
 
 
 def positions(work: WorkProgress, variables: Sequence[str], names: CNames) -> Lines:
-    """Return the declarations of a part's loop counters, as its pieces use them."""
+    """Return the declarations of the loop counters of a part."""
     pairs = zip(variables, work.counters, strict=False)
     given = ", ".join(f"{names.take(variable)} = {counter}" for variable, counter in pairs)
     return (f"const int64_t {given};",) if given else ()

@@ -80,5 +80,5 @@ def with_attributes(source: str, attributes: Attributes) -> str:
 
 
 def _is_handed_on(name: str, source: str) -> bool:
-    """Return whether a function's address is taken."""
+    """Return whether a file takes the address of a function."""
     return re.search(rf"\b{name}\b(?!\()", source) is not None

@@ -51,7 +51,7 @@ def issue_form(machine: Machine) -> IssueForm:
 
 
 def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program as its C is called: workspace in main memory, strides within the fields' limits.
+    """Return the program in the form that its C has: workspace in main memory, strides within the fields' limits.
 
     Raises: UsageProblem if several threads would give commands.
     """
@@ -78,7 +78,7 @@ def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condit
 
 
 def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
-    """Yield the strides in an instruction's fields, with the first value too large for each. Units: bytes."""
+    """Yield the strides in an instruction's fields, each with the first value that is too large. Units: bytes."""
     words = entry.encoding.words if entry.encoding is not None else ()
     for one in (f for word in words for f in word):
         if isinstance(one.holds, Quantity) and one.holds.kind == "stride":
@@ -98,7 +98,7 @@ class CommandIssuer(Issuer):
 
     @property
     def has_versions(self) -> bool:
-        """Return whether there are versions for dense strides. Computing strides is cheap compared with a command."""
+        """Return whether there are versions for dense strides: no, because computing strides is cheap here."""
         return False
 
     def begin(self) -> None:
@@ -182,7 +182,7 @@ def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Qua
 
 
 def _word(word: Word, own: Mapping[Quantity, str]) -> int | CText:
-    """Return a word as a constant, or as an expression of its field values."""
+    """Return a word as a constant, or as a C expression of its field values."""
     fixed, parts = _constant(f for f in word if isinstance(f.holds, int)), list[CText]()
     for one in word:
         if isinstance(one.holds, Quantity):

@@ -178,7 +178,7 @@ def _value(e: Expr, n: str) -> str:
 
 
 def _split_product(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """Return factors and addend of a product plus or minus a number. A constant factor takes the minus sign."""
+    """Return factors and addend of a product plus or minus a value, or None for other expressions."""
     match op, one, other:
         case "add", Call("mul", (a, b)), c:
             return a, b, c

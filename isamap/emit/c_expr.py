@@ -67,7 +67,7 @@ def stored_value(value: CText, dtype: DType, scope: CScope) -> CText:
 
 
 def _rounded_element(value: CText, dtype: DType, scope: CScope) -> CText:
-    """Return a stored element with its type's precision. The 4 bytes of a tf32 may contain any f32."""
+    """Return a stored element in the precision of its type. The 4 bytes of a tf32 may contain any f32."""
     return scope.helper("round_tf32", value) if dtype.name == "tf32" else value
 
 
@@ -222,7 +222,7 @@ def _modular(e: Expr, dtype: DType, scope: CScope) -> CText:
 
 
 def _write_checked(e: Call, dtype: DType, scope: CScope) -> CText:
-    """Return an operation that C may leave undefined: plain if its operands are safe, else as a helper call."""
+    """Return an operation that C may leave undefined: plain if its operands are safe, else a function call."""
     last = e.args[-1]
     if isinstance(last, Const) and len(e.args) == 2:
         number = int(last.value)
@@ -271,7 +271,7 @@ def _other_call(e: Call, scope: CScope) -> CText:
 
 
 def _extreme(e: Call, args: list[CText], kind: str, scope: CScope) -> CText:
-    """Return the C of a minimum or maximum that propagates NaN, with fewer comparisons for constants."""
+    """Return the C of a minimum or maximum that propagates NaN. Constants need fewer comparisons."""
     if e.args[1].dtype.kind == "bool":
         return infix(args[0], "&" if e.op == "min" else "|", args[1])
     a, b = args

@@ -160,7 +160,7 @@ def _shape_text(t: Tensor) -> str:
 
 
 def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
-    """Return the symbols that the body receives as numbers: run-time sizes and strides."""
+    """Return the symbols that the body receives as numbers: run-time sizes, and strides."""
     strides = [s for t in program.tensors for stride in t.strides[:-1] for s in sorted(stride.symbols)]
     sizes = [*program.asked, *(name for name, _, _ in program.symbols)]
     return tuple(dict.fromkeys((*sizes, *(s for s in strides if "." in s))))
@@ -194,7 +194,7 @@ class _Entry:
             names.take(buffer.name)
 
     def symbol(self, name: str) -> str:
-        """Return the C of a symbol: a local variable, or the value that a requirement gives a pointer."""
+        """Return the C of a symbol: a local variable, or the value that a requirement fixes for a pointer."""
         if name.startswith("align("):
             pointer = self.member["pointer", name[6:-1], 0]
             return f"(int64_t)((uintptr_t){pointer} & -(uintptr_t){pointer})"
@@ -208,7 +208,7 @@ class _Entry:
         return index_text(index, self.symbol, self.used).text
 
     def packed_bytes(self) -> list[str]:
-        """Return the function that returns the size of a packed tensor, or nothing if the program packs none."""
+        """Return the function that gives the size of a packed tensor, or [] if the program packs none."""
         name, packed = self.interface.name, packed_tensor(self.program.tensors)
         if packed is None:
             return []
@@ -217,7 +217,7 @@ class _Entry:
         return [*lines, f"  return (size_t)({self.index(size)});", "}", ""]
 
     def given_sizes(self, symbols: frozenset[str]) -> list[str]:
-        """Return the run-time sizes on which a number of bytes depends."""
+        """Return statements that read the run-time sizes on which a number of bytes depends."""
         asked = self.asked() if symbols & set(self.program.asked) else []
         sizes = sorted(symbols - set(self.program.asked))
         if not sizes:
@@ -257,11 +257,11 @@ class _Entry:
 
     @property
     def asking(self) -> tuple[tuple[Length, ...], Callable[[str], str]]:
-        """The hardware queries of vector lengths, and the function that spells constants in C."""
+        """The queries of vector lengths, and a function that gives the C of their constants."""
         return self.interface.lengths, self.names.of
 
     def asked(self) -> list[str]:
-        """Return the declarations of variables for numbers that the hardware determines."""
+        """Return the declarations of variables for numbers that only the hardware knows."""
         return asked_lines(self.program, *self.asking)
 
     def headers(self, *, written: bool = False) -> list[str]:
@@ -319,7 +319,7 @@ class _Entry:
         return lines
 
     def _rows_apart(self, t: Tensor, axis: int, stride: str) -> list[str]:
-        """Return the check that a result's rows do not overlap: its dense axis ends before the next row."""
+        """Return the check that rows of a result do not overlap: the dense axis ends before the next row begins."""
         extent, row = t.shape[axis], t.shape[-1]
         if extent.value == 1:
             return []
@@ -378,7 +378,7 @@ class _Entry:
         return [*pointers, *buffers, *symbols, *scalars, *pool]
 
     def _elements(self, t: Tensor) -> str:
-        """Return the C expression of a tensor's first element."""
+        """Return the C expression of the address of a tensor's first element."""
         pointer = self.member["pointer", t.name, 0]
         return pointer if t.header is None else f"{pointer} + {t.header.size_bytes // t.dtype.size_bytes}"
 
@@ -387,7 +387,7 @@ class _Entry:
 
 
 def body_parameters(program: LoweredProgram, interface: Interface, names: CNames) -> list[tuple[str, str]]:
-    """Return the C parameters of the body, as declarations and names. Reserves all these names."""
+    """Return the C parameters of the body, as declarations and names, and reserve the names."""
     found: list[tuple[str, str]] = []
 
     def add(c_type: str, source: str) -> None:
@@ -473,7 +473,7 @@ def _text(name: str, dtype: DType, *, ascending: bool) -> list[str]:
 
 
 def _number(value: int) -> str:
-    """Return a limit of a type as an int64_t. For u64 it is the largest index."""
+    """Return a limit of a type as int64_t text. For u64 it is the largest index."""
     value = min(value, 2**63 - 1)
     return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
 
@@ -522,7 +522,7 @@ Namer = Callable[[str], str]
 
 
 def asked_lines(program: LoweredProgram, lengths: tuple[Length, ...], name: Namer) -> list[str]:
-    """Return variables for the constant of a program for several lengths, and for each of its tables."""
+    """Return variables for the vector length of a program for several lengths, and for each of its tables."""
     served = program.lengths
     if served is None:
         return []

@@ -90,7 +90,7 @@ class Issuer:
 
     @property
     def has_versions(self) -> bool:
-        """Return whether the body is worth a version for dense tensors."""
+        """Return whether a version of the body for dense tensors is worthwhile."""
         return not self.model
 
     def value_type(self, value: Value) -> str | None:
@@ -236,7 +236,7 @@ class Issuer:
         return self.machine.memories[operand.memory or ""].c_type(operand.dtype.name)
 
     def _param(self, value: Argument, here: Here, stays: bool = False) -> CText:
-        """Return the C of a parameter. C compilers do not move a constant with `stays` out of loops."""
+        """Return the C of a parameter. With `stays`, C compilers must not move a constant out of loops."""
         match value:
             case int():
                 return CText(str(value), PREFIX if value < 0 else POSTFIX)
@@ -252,13 +252,13 @@ class Issuer:
                 return value_text(value, CScope(here.names.of, _no_access, self.used))
 
     def _made_here(self, value: CText, dtype: DType) -> CText:
-        """Return a value that compilers treat as new at each use, so that they do not hoist it."""
+        """Return a value that compilers must compute anew at each use, so that they do not hoist it."""
         function = f"made_here_{storage_type(dtype)}"
         self.used.add(function)
         return call(function, value)
 
     def _mask(self, value: Argument, high: Index | None, here: Here) -> CText:
-        """Return an integer whose number of low bits set is the parameter."""
+        """Return an integer in which the lowest bits are set, as many as the parameter says."""
         count = value if isinstance(value, int) else value.value if isinstance(value, Index) else None
         if count is not None:
             assert isinstance(count, int)
@@ -316,7 +316,7 @@ class Issuer:
         return [f"{self._register(model.result, here.values[ref.value], here)} = {found};"]
 
     def _numbers(self, operands: Mapping[str, RegisterRef | MemoryRef], here: Here) -> dict[str, int]:
-        """Return the numbers of registers without C variables. Calls that receive them are specialised."""
+        """Return the numbers of registers that have no C variables. A call has a version for each of them."""
         found: dict[str, int] = {}
         for name, ref in operands.items():
             value = here.values[ref.value] if isinstance(ref, RegisterRef) else None
@@ -331,7 +331,7 @@ class Issuer:
         return [index_text(s, here.names.of, self.used) for s in scaled]
 
     def _register(self, m: ModelOperand, value: Value, here: Here) -> CText:
-        """Return a register operand in the form that a model takes: a number, or a pointer to its elements."""
+        """Return a register operand as a model receives it: a number, or a pointer to its elements."""
         name, expected = here.names.of(value.name), storage_type(m.operand.dtype)
         held = self.value_type(value)
         assert held is not None, f"{value.name} is in a register that C cannot name"

@@ -102,7 +102,7 @@ def _text(
 
 
 def _condition(check: Constraint) -> Condition:
-    """Return a relation in the form of a program's checks."""
+    """Return a relation as a condition in the form of a program's checks."""
     match check.comparison:
         case "<=" | "<" | "==":
             return check.left, check.comparison, check.right

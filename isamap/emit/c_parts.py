@@ -109,7 +109,7 @@ def dense_strides(program: LoweredProgram, names: Mapping[str, str]) -> dict[str
 
 
 def used_in_loops(lines: Sequence[str], passed_on: Collection[str]) -> frozenset[str]:
-    """Return the identifiers that a function with loops uses, except in lines that only pass them on."""
+    """Return the identifiers in a function with loops, without lines that only pass them on."""
     if not any(line.lstrip().startswith("for (") for line in lines):
         return frozenset()
     return identifiers(line for line in lines if line.strip() not in passed_on)
@@ -173,7 +173,7 @@ Parameters = Sequence[tuple[str, str]]
 
 
 def stands_apart(block: Block) -> bool:
-    """Return whether a block is a copy with loops that uses no value from outside of it.
+    """Return whether a block is a copy with loops that uses no outside value.
 
     Hints alone need nothing that stays in registers, and a call in the innermost loop empties all of them.
     """

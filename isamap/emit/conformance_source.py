@@ -60,13 +60,13 @@ class EncodedForm:
 
 
 def free_axes(operand: Operand) -> tuple[int, ...]:
-    """Return the axes of an operand in memory whose strides are given at run time."""
+    """Return the axes of a memory operand whose strides only run time knows."""
     strides = operand.strides or ()
     return tuple(axis for axis, stride in enumerate(strides) if stride is None)
 
 
 def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | None:
-    """Return why an instruction cannot be tested alone, or None."""
+    """Return why an instruction cannot be tested by itself, or None."""
     instruction = entry.instruction
     if isinstance(entry.emit, EmitNothing) and not model:
         return "it is not emitted"
@@ -87,7 +87,7 @@ def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | N
 
 
 def _unknown(machine: Machine, instruction: Instruction) -> str | None:
-    """Return the first size that must be a number in the code and is unknown before the run, or None."""
+    """Return a size that must be encoded in the instruction and that only run time knows, or None."""
     given = {p.name for p in instruction.params if p.kind in ("choose", "imm", "machine")}
     for o in instruction.operands:
         memory = machine.memories[o.memory or ""] if o.role != "temp" else None
@@ -219,7 +219,7 @@ class _Function:
         return [o for o in mine if moves and named[o.memory or ""].named == "immediate"]
 
     def configure(self) -> bool:
-        """Load the state that the instruction requires. Return whether it requires any."""
+        """Load the state that the instruction requires. Return whether it requires a state."""
         if self.issuer.model or self.form.is_bare:
             return False
         settings: list[tuple[str, str, int | None, int]] = []
@@ -303,7 +303,7 @@ class RegisterMove:
 
 
 def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bool) -> RegisterMove | None:
-    """Return a load or store for an operand, or without `encoded`, for any of its shapes. None if there is none."""
+    """Return a load or a store that moves a whole operand, or None. Without `encoded`, any shape will do."""
     for entry in machine.instructions.values():
         i = entry.instruction
         if not isinstance(entry.emit, EmitCall | EmitSteps) or len(i.operands) != 2 or not is_copy(i):

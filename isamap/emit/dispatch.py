@@ -166,7 +166,7 @@ def _own_arguments(interface: Interface, made: str) -> list[str]:
 
 
 def _pool(interface: Interface, variant: MachineProgram) -> str:
-    """Return the pool argument of a variant. A single-threaded variant has none."""
+    """Return the pool argument of a variant, or its absence for a single-threaded one."""
     if variant.emitted.interface.takes_pool:
         return "pool"
     return "NULL" if interface.takes_pool else f"({variant.emitted.name}_pool *)pool"

@@ -41,7 +41,7 @@ from isamap.source.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The distribution of an operand among lanes: the lane of each element, and its position in that lane.
+    """The distribution of an operand over lanes: the lane of each element, and its position in that lane.
 
     Both are expressions of `indices`. A lane has so many `elements`. Elements lie in the first `lanes`; the
     lanes behind these repeat them in order.
@@ -62,7 +62,7 @@ def refuse(item: MachineInstruction, why: str, advice: str) -> UsageProblem:
 
 @lru_cache(maxsize=1024)
 def fragment_of(operand: Operand, item: MachineInstruction, machine: Machine) -> Fragment | None:
-    """Return the distribution of a register operand among lanes, or None if each lane has all of it.
+    """Return the distribution of a register operand over lanes, or None if each lane has all of it.
 
     Raises: UsageProblem if the placement does not say it.
     """
@@ -130,7 +130,7 @@ def digits_of(lane: Index, lanes: int) -> tuple[Digit, ...] | None:
 
 
 def _part(index: Index) -> tuple[str, int, int | None] | None:
-    """Return axis, unit and count of `(axis / unit) % count`, with count None if it is not stated."""
+    """Return axis, unit and count of `(axis / unit) % count`, or None. Without `%`, the count is None."""
     match index.terms:
         case (((str(axis),), 1),):
             return axis, 1, None
@@ -295,7 +295,7 @@ class _LaneFunction(ModelWriter):
         return next(iter(found), None)
 
     def dealt_round(self, axes: tuple[Axis, ...], depth: int) -> int:
-        """Open a lane's loop where iterations are distributed cyclically among the lanes."""
+        """Open the loop of a lane over iterations that are distributed among the lanes in turn."""
         at = self.names.take("at")
         total = index_text(index_product([axis.extent for axis in axes]), self.names.of, self.used)
         self.add(
@@ -313,7 +313,7 @@ class _LaneFunction(ModelWriter):
         return depth + 1
 
     def owned(self, loop: Loop, lane: Index, depth: int) -> int:
-        """Open the loops over the iterations of a lane whose elements are in registers."""
+        """Open the loops of a lane over the iterations whose elements are in its registers."""
         digits = digits_of(lane, self.lanes_used)
         by_axis = {axis.name: axis for axis in loop.axes}
         if digits is None or any(digit.axis not in by_axis for digit in digits):
@@ -366,13 +366,13 @@ class _LaneFunction(ModelWriter):
         super().open_loop(depth, axis, extent)
 
     def free(self, depth: int, value: Index, unit: int, count: int) -> tuple[int, Index]:
-        """Open a loop over a digit of an axis that the lane number does not determine."""
+        """Open a loop over a digit of an axis that the lane does not determine."""
         symbol = f"part{depth}"
         self.open_loop(depth, symbol, Index.of(count))
         return depth + 1, value + Index.of(symbol) * unit
 
     def most(self, loop: Loop, axis: Axis) -> int:
-        """Return the most iterations of an axis: the elements of a register operand along it."""
+        """Return the largest number of iterations along an axis: the elements of a register operand."""
         if axis.extent.value is not None:
             return axis.extent.value
         own = Index.of(axis.name)

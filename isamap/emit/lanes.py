@@ -428,7 +428,7 @@ class LaneWriter(BodyWriter):
             self.launch(node.counters, node.body, depth, node.note)
 
     def instances(self, node: Parallel, depth: int) -> None:
-        """Write which instance a lane belongs to."""
+        """Write the variables that give the instance to which a lane belongs."""
         names, self.names = self.names, self.names.inside()
         number = Index.of("block_lane").floordiv(self.lanes)
         for position, (counter, _) in enumerate(node.counters):
@@ -593,7 +593,7 @@ def _bytes(array: Tensor | Buffer) -> Index:
 
 
 def _kernel_parameter(declared: str) -> str:
-    """Return a kernel's parameter for one of the host. It is not `restrict`, since lanes share writes."""
+    """Return a kernel's parameter for a declared one, without `restrict`, because lanes share what they write."""
     return f"__global {declared.replace('restrict ', '')}" if "*" in declared else declared
 
 

@@ -94,7 +94,7 @@ class Timing:
 
 
 def find_chain(form: EncodedForm, machine: Machine) -> tuple[Operand, Operand] | None:
-    """Return the operand that an instruction writes and the one that reads it in the next issue, or None."""
+    """Return the operand that an instruction writes, and the one through which the next issue depends on it."""
     inside = [o for o in form.passed if machine.memories[o.memory or ""].kind == "registers"]
     for o in inside:
         if o.role == "inout":
@@ -112,7 +112,7 @@ def _shape(o: Operand) -> tuple[str, ...]:
 
 
 def copies_of(form: EncodedForm, machine: Machine) -> int:
-    """Return how many independent results of an instruction are in flight."""
+    """Return how many issues of an instruction run independently of each other."""
     written = [o for o in form.passed if o.role != "in"]
     numbered = any(machine.memories[o.memory or ""].named == "immediate" for o in written)
     limit = PLACES if numbered else RESULTS
@@ -208,7 +208,7 @@ class _Function:
         return self.machine.memories[o.memory or ""].kind == "registers"
 
     def copies(self, o: Operand) -> int:
-        """Return how many values represent an operand. Each place in memory shares one pointer."""
+        """Return how many variables represent an operand. Each place in memory has one pointer."""
         apart = self.timing.kind == "apart" and self.is_register(o)
         return copies_of(self.form, self.machine) if apart and o.role != "in" else 1
 
@@ -258,7 +258,7 @@ class _Function:
     # --- the loop's body
 
     def step(self, n: int, here: Here) -> None:
-        """Write one issue, with statements before it that keep the compiler from merging it with another."""
+        """Write one issue, and before it statements that keep compilers from merging it with another issue."""
         refs = {o.name: self.reference(o, n) for o in self.form.passed}
         if self.through is not None and self.through[0] is not self.through[1]:
             refs[self.through[1].name] = refs[self.through[0].name]
@@ -277,7 +277,7 @@ class _Function:
         self.add(self.hide(self.held(r for _, r in results)))
 
     def held(self, refs: Iterable[RegisterRef | MemoryRef]) -> Iterable[str]:
-        """Return the C variables among the operand references."""
+        """Return the C variables among these operands."""
         return [r.value for r in refs if isinstance(r, RegisterRef) and r.value in self.c_types]
 
     def reference(self, o: Operand, n: int) -> RegisterRef | MemoryRef:
@@ -323,7 +323,7 @@ class _Function:
             self.fenced([call])
 
     def fill(self, here: Here) -> None:
-        """Load the registers that have numbers."""
+        """Load the registers that have numbers instead of C variables."""
         for o in self.form.passed:
             if not self.is_register(o) or self.machine.memories[o.memory or ""].named != "immediate":
                 continue
@@ -351,7 +351,7 @@ class _Function:
 
 
 def highest(form: EncodedForm) -> tuple[tuple[str, int], ...]:
-    """Return all integer parameters of a form: those encoded, and the others as large as they may be.
+    """Return all integer parameters of a form: the encoded ones, and the others at their largest values.
 
     Those others are at most `MOST_COUNTED`: a table in memory can have 2147483647 elements.
     """

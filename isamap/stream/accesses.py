@@ -54,7 +54,7 @@ def accesses(command: Command, instruction: Instruction) -> Iterator[AccessedByt
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The bytes of an operand relative to its first one, in as few axes as possible."""
+    """The bytes of an operand relative to the first one, with as few axes as possible."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -81,7 +81,7 @@ def _shapes_of(
 def _join_axes(
     shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return extents and strides of bytes, with contiguous axes merged and repeated elements counted once."""
+    """Return extents and strides in bytes, with contiguous axes merged and repeated elements counted once."""
     found = [(item_bytes, 1)]
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if stride == found[0][0] * found[0][1]:

@@ -46,7 +46,7 @@ BundleCommands = tuple[SlotCommand, ...]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Words that are performed `trips` times, starting with word number `at`."""
+    """Words that run `trips` times, from word number `at` on."""
 
     trips: int
     body: tuple[BundleCommands, ...]
@@ -92,7 +92,7 @@ def read_runs(
 
 
 def _loop(words: Sequence[int], at: int, loop: Encoding) -> tuple[int, int]:
-    """Return the iterations and the number of words of a loop. Raises: VerificationFailed."""
+    """Return the iteration count and the length of a loop in words. Raises: VerificationFailed."""
     held = read_fields(loop, (words[at],), {})
     assert isinstance(held, dict), "a loop has no entries, and says nothing twice"
     trips, count = held[TRIPS], held[LOOPED]
@@ -125,7 +125,7 @@ def _bundle(
 
 
 def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[Numbered, ...]:
-    """Return the commands of runs, with loops unrolled. Raises: VerificationFailed if they are too many."""
+    """Return the commands of runs with unrolled loops. Raises: VerificationFailed for too many commands."""
     found: list[Numbered] = []
     issued = count = 0
     for run in runs:

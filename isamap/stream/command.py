@@ -25,7 +25,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register of a memory, by number."""
+    """The number of a register in a memory."""
 
     memory: str
     number: int
@@ -80,7 +80,7 @@ def tokens_in(found: Mapping[Quantity, int]) -> frozenset[tuple[str, str]]:
 
 
 def _held_value(param: Param, found: Mapping[Quantity, int]) -> int:
-    """Return the value of a parameter in a field, or the only value that it may have."""
+    """Return the value of a parameter from its field, or its only value without a field."""
     if (held := found.get(Quantity("param", param.name))) is not None:
         return held
     only = param.low.value if param.low is not None else None

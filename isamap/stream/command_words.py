@@ -101,14 +101,14 @@ class EncodedInstruction:
 
 
 def fits(words: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> bool:
-    """Return whether words have the fixed bits."""
+    """Return whether the bits that are equal in all issues agree with these words."""
     return len(words) == len(fixed) and all(
         word & bits == value for word, (bits, value) in zip(words, fixed, strict=True)
     )
 
 
 def _is_enough(words: tuple[int, ...], one: EncodedInstruction) -> bool:
-    """Return whether no field is below its least number."""
+    """Return whether each field in some words has at least its least value."""
     return all(words[n] >> low & bits >= field.least for n, low, bits, field, _ in one.held if field.least)
 
 
@@ -171,7 +171,7 @@ def read_held(
     words: tuple[int, ...],
     tables: Tables,
 ) -> dict[Quantity, int] | str:
-    """Return the same as `read_fields`, given the positions of the fields."""
+    """Return the values of fields as `read_fields` does, given their positions."""
     found: dict[Quantity, int] = {}
     for number, low, bits, field, quantity in held:
         value = words[number] >> low & bits
@@ -193,7 +193,7 @@ def read_held(
 
 
 def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
-    """Add the value of a field in a word. Return whether it agrees with earlier values."""
+    """Record the value of a field. Return whether it agrees with an earlier value of the same quantity."""
     if not isinstance(held := field.holds, Quantity):
         return True
     number = field.number(value) * held.unit

@@ -132,7 +132,7 @@ def rename_registers(commands: Sequence[Command], machine: Machine) -> list[Comm
 
 
 def _groups(commands: Sequence[Command], machine: Machine) -> dict[Register, tuple[Register, ...]]:
-    """Return, for each register in commands, the registers that rotate in its place, itself first."""
+    """Return, for each register in commands, the registers that it may be renamed to, itself first."""
     named = {where for c in commands for _, where in c.operands if isinstance(where, Register)}
     viewed = {m.base for m in machine.memories.values()}
     found: dict[Register, tuple[Register, ...]] = {}
@@ -184,7 +184,7 @@ class _Touched:
     readers: dict[str, Array] = field(default_factory=dict[str, Array])
 
     def earliest(self, access: AccessedBytes) -> int:
-        """Return the first possible word for an access: after its bytes' writers, not before their readers."""
+        """Return the first word in which an access is possible: after writers of its bytes, not before readers."""
         first = int(_of(self.writers, access).max()) + 1
         return max(first, int(_of(self.readers, access).max())) if access.is_written else first
 
@@ -202,7 +202,7 @@ def _of(noted: dict[str, Array], access: AccessedBytes) -> Array:
 
 
 def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[BundleCommands]:
-    """Return the words of a program with unrolled loops. Raises: UsageProblem for a command without a slot."""
+    """Return the words of a program with its commands in slots. Raises: UsageProblem without a suitable slot."""
     touched = _Touched()
     words: list[list[SlotCommand]] = []
     for command in commands:
@@ -223,7 +223,7 @@ def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[
 
 
 def _free(words: Sequence[Sequence[SlotCommand]], first: int, slots: Sequence[int]) -> tuple[int, int]:
-    """Return the first word from `first` on with a free one of these slots, and the slot."""
+    """Return the first word, from `first` on, in which one of these slots is free, and the slot."""
     for number in range(first, len(words)):
         taken = {one.slot for one in words[number]}
         if (slot := next((s for s in slots if s not in taken), None)) is not None:
@@ -238,7 +238,7 @@ MOST_LOOPED = 64
 
 
 def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> list[Run]:
-    """Return the words with repetitions as hardware loops where that saves words."""
+    """Return the words with hardware loops in place of repetitions, if that saves words."""
     if bundle.loop is None:
         return [Run(1, tuple(words))]
     most = {field.holds: field.limit - 1 for field in bundle.loop.fields if isinstance(field.holds, Quantity)}
@@ -262,7 +262,7 @@ def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> l
 
 
 def _agreeing(words: Sequence[BundleCommands], machine: Machine, most: int) -> list[Array]:
-    """Return, for each length n and word, how many consecutive words from it equal the words n places later."""
+    """Return, for each distance and word, how many words in a row equal those at the distance behind them."""
     names: dict[tuple[object, ...], int] = {}
     kinds = np.array([names.setdefault(_kind(word, machine), len(names)) for word in words], np.int64)
     found: list[Array] = []
@@ -276,7 +276,7 @@ def _agreeing(words: Sequence[BundleCommands], machine: Machine, most: int) -> l
 
 
 def _kind(word: BundleCommands, machine: Machine) -> tuple[object, ...]:
-    """Return all of a word except the addresses that may increase in a hardware loop."""
+    """Return a key of a word, without the addresses that a hardware loop may increase."""
     found: list[object] = []
     for one in word:
         free = find_stepped_operands(machine, one.command.instruction)
@@ -293,7 +293,7 @@ def _kind(word: BundleCommands, machine: Machine) -> tuple[object, ...]:
 def _longest(
     words: Sequence[BundleCommands], at: int, agreeing: Sequence[Array], machine: Machine, most: int
 ) -> tuple[int, int]:
-    """Return words and iterations of the loop from a word on that saves most words, or one iteration."""
+    """Return the words and iterations of the loop at a word that saves most words. One iteration is no loop."""
     best = (1, 1)
     for count, agree in enumerate(agreeing, 1):
         iterations = 1 + int(agree[at]) // count if at < agree.size else 1
@@ -304,7 +304,7 @@ def _longest(
 
 
 def _iterations(words: Sequence[BundleCommands], at: int, count: int, most: int, machine: Machine) -> int:
-    """Return the number of iterations whose addresses increase by equal steps that the fields can hold."""
+    """Return how many iterations have addresses that increase by equal steps which fit their fields."""
     first = _growth(words[at : at + count], words[at + count : at + 2 * count], machine)
     if first is None:
         return 1
@@ -325,7 +325,7 @@ def _steps(word: BundleCommands) -> list[tuple[tuple[str, int], ...]]:
 def _growth(
     iteration: Sequence[BundleCommands], following: Sequence[BundleCommands], machine: Machine
 ) -> tuple[BundleCommands, ...] | None:
-    """Return an iteration's words with address increments to the next one, or None if a field is too small."""
+    """Return the words of an iteration with their address steps, or None if a field is too small for one."""
     found: list[BundleCommands] = []
     for word, after in zip(iteration, following, strict=True):
         grown: list[SlotCommand] = []

@@ -41,7 +41,7 @@ MOST_TOGETHER = 1 << 20
 
 @dataclass(slots=True)
 class _Memory:
-    """An image with, for each byte, the levels of the last commands that wrote and accessed it.
+    """The image of a memory. Each byte has the levels of the last commands that wrote and accessed it.
 
     `bounds` has the first address of each array in it, its end, and the array; None if accesses may be anywhere.
     """
@@ -65,7 +65,7 @@ class _Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """The common part of commands that differ only in addresses and register numbers."""
+    """The data that commands share if they differ only in addresses and register numbers."""
 
     bound: Routine
     scalars: Mapping[str, float]
@@ -218,7 +218,7 @@ def _check_place(operand: Operand, where: Address, span: range, one: Numbered, s
 
 
 def _note(issues: Sequence[_Issue], state: Execution) -> int:
-    """Return the level of commands that execute in parallel, on the values from before all of them.
+    """Return the level of commands that run at the same time, and record it at the bytes that they access.
 
     Raises: VerificationFailed for a read of what nothing has written, and for two that write the same.
     """
@@ -254,7 +254,7 @@ def _needed_level(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, sta
 
 
 def _mark(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, level: int, state: Execution) -> None:
-    """Record the level of a command where it accesses memories and registers."""
+    """Record the level of a command at the bytes and registers that it accesses."""
     operand, where = plan.bound.operands[n], one.command.operands[n][1]
     same = f"another instruction of the word also writes `{operand.name}`"
     if isinstance(where, Register):
@@ -306,7 +306,7 @@ def _perform(issues: Sequence[_Issue], state: Execution) -> None:
 def _compute_group(
     plan: _Plan, group: Sequence[Numbered], state: Execution
 ) -> Iterator[tuple[Sequence[Numbered], dict[str, Array]]]:
-    """Yield parts of a group with their results, concatenated by operand."""
+    """Yield parts of a group of commands, each with the results of all operands."""
     if any(o.domain is not None for o in plan.bound.operands):  # data decides places
         for one in group:
             seen = {
@@ -328,7 +328,7 @@ def _compute_group(
 
 @lru_cache(maxsize=4096)
 def _together(routine: Routine, count: int) -> Routine:
-    """Return a routine that executes another one `count` times, on operands with an additional axis."""
+    """Return a routine that performs another one `count` times, with an additional axis in all operands."""
     axis = Index.of("#")
 
     def of_read(r: Read) -> Read:

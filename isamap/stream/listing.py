@@ -83,7 +83,7 @@ def _show_command(
     machine: Machine,
     steps: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[str, str, str]:
-    """Return a command's name, its operands by array with parameters, and the addresses as a comment."""
+    """Return a command as text: its name, its operands and parameters, and its addresses as a comment."""
     instruction = machine.instructions[command.instruction].instruction
     words: list[str] = []
     places: list[str] = []

@@ -74,7 +74,7 @@ def first_address(machine: Machine) -> int:
 
 
 def main_step(machine: Machine) -> int:
-    """Return the alignment of main memory arrays with which fields can hold their addresses. Units: bytes."""
+    """Return the alignment in main memory that makes addresses fit their fields. Units: bytes."""
     memory = main_memory(machine)
     units = (
         item.encoding.unit_of(operand.name)

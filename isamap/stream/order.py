@@ -23,7 +23,7 @@ Clock = tuple[int, ...]
 
 
 def later(one: Clock, other: Clock) -> Clock:
-    """Return the componentwise maximum of two clocks."""
+    """Return the later time of each unit in two clocks."""
     return tuple(map(max, one, other))
 
 
@@ -74,7 +74,7 @@ class LastCommands:
 
 
 def room(numbers: Array | None, size: int) -> Array:
-    """Return the numbers extended to a size. New bytes have the value NEVER."""
+    """Return the numbers extended to a size, with NEVER for new bytes."""
     if numbers is None:
         return np.full(size, NEVER, np.int32)
     if numbers.size >= size:

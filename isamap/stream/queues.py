@@ -77,7 +77,7 @@ class QueueRun:
         return self.machine.instructions[one.command.instruction].cost.unit
 
     def order(self) -> list[int]:
-        """Return the commands in program order, as far as units can reach them. Raises: VerificationFailed."""
+        """Return the commands in program order, as far as the units can run. Raises: VerificationFailed."""
         waits = {name: deque[int]() for name in self.names}
         for number, unit in enumerate(self.units):
             waits[unit].append(number)
@@ -95,14 +95,14 @@ class QueueRun:
         return found
 
     def _lacking(self, number: int, unit: str) -> str | None:
-        """Return the unit for whose token a command waits, or None."""
+        """Return the unit from which a command still needs a token, or None."""
         for kind, other in sorted(self.placed[number].command.tokens):
             if kind == "pop" and len(self.given[other, unit]) <= len(self.pairs[other, unit]):
                 return other
         return None
 
     def _start(self, number: int, unit: str, known: Clock) -> Clock:
-        """Return the unit's clock after a command, which pops its tokens and pushes others."""
+        """Return the unit's clock after it has started a command, popped its tokens and pushed others."""
         tokens = self.placed[number].command.tokens
         for other in (other for kind, other in tokens if kind == "pop"):
             giver = self.given[other, unit][len(self.pairs[other, unit])]

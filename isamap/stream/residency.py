@@ -155,7 +155,7 @@ class _Trace:
         self.outside.append(outer)
 
     def _owning(self, access: AccessedBytes) -> tuple[int, ...]:
-        """Return the values that occupy the bytes of an access."""
+        """Return the values in the bytes of an access."""
         owners = self._owners[access.memory] = room(self._owners.get(access.memory), access.end)
         view = access.of(owners)
         first = int(view.flat[0])
@@ -183,7 +183,7 @@ class _Trace:
     def _joined_rows(
         self, key: object, places: Sequence[int], addresses: Sequence[int], outer: AccessedBytes
     ) -> list[_EqualTile]:
-        """Return the tile whose rows several stores left in a scratchpad, or [] if a row is missing or changed."""
+        """Return the tile that several stores have written row by row into a scratchpad, or []."""
         known = [self._rows.get((key, place)) for place in places]
         found, size, time = dict[int, int](), outer.end - places[-1], NEVER
         for row, place, at in zip(known, places, addresses, strict=True):
@@ -202,7 +202,7 @@ class _Trace:
 
 
 def _tile_key(command: Command, instruction: Instruction, main: str) -> tuple[object, _Rows | None]:
-    """Return a key that equal tiles share, and the rows of a copy or None.
+    """Return a key that equal tiles have in common, and the rows if the command copies, or None.
 
     The key is a place in main memory with a layout, or a computation. Rows have a kind, and their addresses in main
     memory and in the scratchpad.
@@ -229,7 +229,7 @@ def _tile_key(command: Command, instruction: Instruction, main: str) -> tuple[ob
 
 
 def keep_tiles(parts: Sequence[StepCommands], machine: Machine) -> list[list[Command]]:
-    """Return the commands without loads of tiles that scratchpads hold, and without stores that no command reads.
+    """Return the commands without redundant loads, and without stores that no command reads.
 
     Words with slots are not changed: their loops need regular addresses.
     """
@@ -303,7 +303,7 @@ class _Allocation:
         )  # fmt: skip
 
     def order_redundant(self) -> list[int]:
-        """Return the webs of which redundant loads write a part, those with the most time saved per byte first."""
+        """Return the webs with redundant loads, those that save most time per byte first."""
         found: list[tuple[float, int]] = []
         for web in range(len(self.values)):
             if equal := self._equal_tiles(web):
@@ -314,7 +314,7 @@ class _Allocation:
         return [web for _, web in sorted(found)]
 
     def _equal_tiles(self, web: int) -> dict[int, _EqualTile]:
-        """Return equal tiles of other webs by value of a web, those of one web at the same distance: the commonest.
+        """Return equal tiles of other webs for the values of a web, at the most frequent distance.
 
         A web may lie at several distances, as the columns of a repeated value or one tile for all of a border.
         """
@@ -332,7 +332,7 @@ class _Allocation:
         return found
 
     def _earlier(self, value: int, web: int) -> Iterator[_EqualTile]:
-        """Yield earlier tiles of other webs that equal a value, the latest one first."""
+        """Yield earlier tiles of other webs that are equal to a value, the latest tile first."""
         own = self.trace.values[value]
         for tile in reversed(own.equal[max(0, own.earlier - MOST_EQUAL) : own.earlier]):
             if tile.time >= own.since and self._web(tile.sources[0][0]) != web:
@@ -342,7 +342,7 @@ class _Allocation:
         return self.numbers[self.trace.web(value)]
 
     def remove_loads(self, web: int) -> None:
-        """Let the readers of a web read the values that its loads repeat, if these can stay that long.
+        """Remove the loads of a web that repeat other values, if those values can stay long enough.
 
         Other commands of the web may write a part of its tile, such as zeros behind the last row. They then write
         next to these values.
@@ -381,7 +381,7 @@ class _Allocation:
         return True
 
     def _real(self, value: int) -> Sequence[tuple[int, int]]:
-        """Return the scratchpad values from which a value is read, and the distances of their tiles."""
+        """Return the values that are read instead of a value, each with the distance of its tile."""
         if value not in self.real:
             return ((value, 0),)
         return [(v, more + apart) for one, apart in self.real[value] for v, more in self._real(one)]
@@ -408,7 +408,7 @@ class _Allocation:
         return False
 
     def _extend(self, webs: Sequence[int], gone: int, moves: Mapping[int, int], anchor: int) -> bool:
-        """Extend webs to the lifetime of a removed one, and move groups to the anchor's, if there is room."""
+        """Extend the lifetimes of webs, and move groups of webs, if there is room. Return whether there was."""
         together = np.array(sorted(m for group in moves for m in self.members[group]))
         if together.size > MOST_TOGETHER:
             return False
@@ -466,7 +466,7 @@ class _Allocation:
         return [(v.low + int(self.moved[web]), v.high + int(self.moved[web])) for v in self.left[web]]
 
     def _settle(self, together: NDArray[Any], alive: NDArray[Any], limit: int, step: int) -> bool:
-        """Move webs together to the first gap that is free during all their lifetimes. Return success."""
+        """Move webs together to the first address that is free for their lifetimes. Return whether there is one."""
         life = int(self.first[alive].min()), int(self.last[alive].max())
         others = np.setdiff1d(self._living(*life, str(self.memory[alive[0]])), together)
         low = int(self.low[alive].min())
@@ -494,7 +494,7 @@ class _Allocation:
 
 @lru_cache(maxsize=64)
 def _reach_of(machine: Machine, memory: str) -> tuple[int, int]:
-    """Return the size of a scratchpad, and the alignment of webs in it. Units: bytes."""
+    """Return the size of a scratchpad and the alignment that its instructions require. Units: bytes."""
     steps = (
         item.encoding.unit_of(operand.name)
         for item in machine.instructions.values() if item.encoding is not None

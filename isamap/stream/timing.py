@@ -126,7 +126,7 @@ class _Known:
     read: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
     def ready_ns(self, access: AccessedBytes, latency_ns: float) -> float:
-        """Return when a command can start: its inputs are ready, and its outputs' old contents are unneeded.
+        """Return when a command can start, considering one of its accesses.
 
         Old contents must also have been written before the command's own result is.
         """
@@ -182,7 +182,7 @@ class Clock:
             self.now += cycle_ns
 
     def _ready(self, one: Numbered) -> tuple[Numbered, str, list[AccessedBytes], float]:
-        """Return a command with its unit, its accesses, and the time from which these allow it."""
+        """Return a command with its unit, its accesses, and the time from which these allow it to start."""
         item = self.machine.instructions[one.command.instruction]
         unit, touched = item.cost.unit, list(accesses(one.command, item.instruction))
         latency_ns = command_times(one.command, self.machine)[1]
@@ -210,7 +210,7 @@ class Clock:
 
 
 def part_times(program: ProgramFile, machine: Machine) -> tuple[StreamTime, tuple[float, ...]] | None:
-    """Return the time of a network without its host's steps, and the end of each part, or None without order.
+    """Return the time of a network's stream and the end of each part, or None if nothing orders its units.
 
     A part is issued behind the one before it, and overlaps with it; behind a step of the host nothing is on its way.
     Where units wait for tokens, a part ends when all of its commands have, and the next one begins then.
@@ -239,7 +239,7 @@ def part_times(program: ProgramFile, machine: Machine) -> tuple[StreamTime, tupl
 
 
 def _is_in_order(machine: Machine) -> bool:
-    """Return whether no tokens order a machine's units: words have slots, or each unit has its own queue."""
+    """Return whether units run without tokens, because words have slots or units have queues of their own."""
     if machine.program is None or machine.program.queues:
         return False
     return machine.program.bundle is not None or all(u.queued is not None for u in machine.units.values())
