@@ -187,7 +187,7 @@ class Applied:
     def formed(
         self, form: Callable[[Sequence[TextTerm]], str], values: Sequence[Value], dtype: str, inside: str
     ) -> Value:
-        """Return an elementwise result of a function on terms, whose text has the type `inside`.
+        """Return the result of a function on terms, element by element. Its text has the type `inside`.
 
         The result lies as most values do that have all its sizes.
         """
@@ -232,12 +232,12 @@ class Applied:
 
 
 def last_of(shape: Sequence[int], order: Sequence[int]) -> int:
-    """Return the axis whose neighbours are adjacent in memory, or -1 for one element."""
+    """Return the axis along which neighbours are adjacent in memory, or -1 for a single element."""
     return next((n for n in reversed(order or range(len(shape))) if shape[n] != 1), -1)
 
 
 def common_order(values: Sequence[Value], is_result: Callable[[Value], bool]) -> tuple[int, ...]:
-    """Return the order of axes in which most values of a shape lie; of two, that which a kernel has chosen.
+    """Return the order of axes in memory that most of the values with all axes have.
 
     An array that is known can lie in any order. A part of a tensor counts as one in the order of its sizes
     if its neighbours lie along its last axis.
@@ -259,7 +259,7 @@ def common_order(values: Sequence[Value], is_result: Callable[[Value], bool]) ->
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:
-    """Return an untyped value as a tuple."""
+    """Return a value as a tuple, whatever its type."""
     return tuple(value)
 
 
@@ -273,7 +273,7 @@ def element(text: KernelText, value: Value, axes: Sequence[str]) -> TextTerm:
 
 
 def scalar_of(value: Value) -> TextTerm | None:
-    """Return a known single-element value as text, or None.
+    """Return a known value of one element as text, or None for others.
 
     One that was learnt is none, but an array: kernels that differ in it alone are one.
     """

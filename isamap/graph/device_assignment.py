@@ -49,7 +49,7 @@ def deal(
 def problem_of(
     program: ModelProgram, costs: Mapping[str, float], machine: Machine, devices: int
 ) -> DeviceProblem:
-    """Return the steps as kernels with prices. A tensor in one core's private caches is far from other cores."""
+    """Return the steps as kernels with prices, for the assignment to devices."""
     near, memories = near_of(machine), Memories.of(machine)
     jobs: list[DeviceKernel] = []
     crossing: dict[str, float] = {}

@@ -40,7 +40,7 @@ Plan = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """A program whose steps are launches on a device of torch. `constants` are tensors there, never empty."""
+    """A program of launches on a device of torch. `constants` are tensors on that device, none of them empty."""
 
     launched: DeviceProgram
     constants: Sequence[Any]
@@ -52,7 +52,7 @@ class DeviceModel:
 
 
 def check_device(device: Device) -> None:
-    """Check that the compiler and the driver of a device are installed. Raises: MissingTool."""
+    """Check that a device's compiler and driver are installed. Raises: MissingTool."""
     find_program(device.compile)
     try:
         ctypes.CDLL(device.driver["library"])

@@ -71,7 +71,7 @@ def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
 def _producer(
     found: Sequence[Open | None], number: int, made: dict[str, int], readers: Counter[str]
 ) -> int | None:
-    """Return the kernel whose only result a kernel alone reads as a whole, or None."""
+    """Return the kernel from which alone another kernel reads its whole result, or None."""
     step, there = found[number], list[int]()
     if not isinstance(step, WrittenKernel) or step.borders:
         return None
@@ -86,7 +86,7 @@ def _producer(
 
 
 def _pays(parts: Sequence[WrittenKernel]) -> bool:
-    """Return whether parts are two products around row reductions, with more elements between them than around."""
+    """Return whether joining these parts saves time: two products, with the larger tensor between them."""
     first, rows, last = parts
     products = [any(" * " in text and "+=" in text for text in part.statements) for part in parts]
     if products != [True, False, True] or "max=" not in "".join(rows.statements):
@@ -144,7 +144,7 @@ Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
 def fuse_steps(
     steps: Sequence[Open], results: set[str], *, freely: bool = False, borders: bool = True
 ) -> tuple[list[Step], dict[str, str]]:
-    """Return the fewest steps, with their kernels' texts by name. The caller reads `results`.
+    """Return the fewest steps that compute the results, with their kernels' texts by name.
 
     Where this is done `freely`, an operation also goes behind a kernel whose result others read, too, and where
     it sees a result in other sizes. Without `borders`, images are copied to have those that kernels read.
@@ -236,7 +236,7 @@ def _with_producers(
 
 
 def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | None]) -> list[str]:
-    """Return the narrower inputs from which the kernel results of a step are computed, in order.
+    """Return the narrower inputs from which kernels of a step's inputs are computed, in order.
 
     One of those kernels may be fused with the step. The others store their results or these narrower inputs.
     """
@@ -255,14 +255,14 @@ def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | N
 
 
 def _is_cheap(expression: str, times: int) -> bool:
-    """Return whether an expression may be repeated: it is short, without divisions and function calls."""
+    """Return whether an expression may be computed `times` times: it is short, without division or functions."""
     called = set(re.findall(r"([a-z][a-z0-9_]*)\(", expression))
     is_short = times * len(expression) <= REPEATED_CHARACTERS and not set("/%") & set(expression)
     return is_short and called <= {*DTYPES, "abs", "max", "min", "select"}
 
 
 def put_places(inputs: list[TensorView], more: Sequence[TensorView]) -> list[str]:
-    """Return the operand names of further inputs after the new ones are appended."""
+    """Return the names of further operands, after these inputs have been appended to others."""
     inputs += [passed for passed in dict.fromkeys(more) if passed not in inputs]
     return [f"«{inputs.index(passed)}»" for passed in more]
 
@@ -270,7 +270,7 @@ def put_places(inputs: list[TensorView], more: Sequence[TensorView]) -> list[str
 def _in_sizes(
     passed: TensorView, producer: Pointwise, sizes: tuple[int, ...]
 ) -> tuple[TensorView, Pointwise]:
-    """Return a result and its operation in the sizes in which readers access all elements, if it has them."""
+    """Return a result and its operation in other sizes, if readers access all of its elements with these."""
     if prod(passed.shape) == prod(sizes) and (made := reshape_operation(producer, sizes)) is not None:
         return made.output, made
     return passed, producer
@@ -284,7 +284,7 @@ def _behind(
     readers: Counter[str],
     freely: bool,
 ) -> tuple[int, WrittenKernel | Pointwise]:
-    """Return the step fused after the kernel whose only result it alone reads, and the position.
+    """Return the step fused after the kernel whose result it alone reads, and the number of that kernel.
 
     Results of the widest type come first.
     """
@@ -373,7 +373,7 @@ def join_kernels(
 
 
 def pad_for_readers(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
-    """Return the steps with the padding that their readers need. `readers` counts steps by tensor."""
+    """Return the steps with the borders that later steps read beyond images."""
     found = list(steps)
     made = {
         p.tensor: n
@@ -438,7 +438,7 @@ def _read_wider(kernel: WrittenKernel, name: str, border: Border) -> WrittenKern
 
 
 def _written_wider(kernel: WrittenKernel, passed: TensorView, border: Border) -> WrittenKernel | None:
-    """Return the kernel that writes its only result with a border, or None if several statements write it."""
+    """Return the kernel with a border around its result, or None if several statements write the result."""
     name, written = next(iter(kernel.writes.items()))
     if (
         len(kernel.writes) > 1
@@ -461,7 +461,7 @@ def _written_wider(kernel: WrittenKernel, passed: TensorView, border: Border) ->
 
 
 def _strips(name: str, passed: TensorView, border: Border) -> list[str]:
-    """Return the statements that write the border: before and after each axis, within the previous axes."""
+    """Return the statements that write a border: before and behind each axis, inside the axes before."""
     found: list[str] = []
     starts = [0] * len(border.widths)
     sizes = [b + s + e for s, (b, e) in zip(passed.shape, border.widths, strict=True)]

@@ -607,7 +607,7 @@ def returned_counts(program: ModelProgram) -> list[OpenSize]:
 
 
 def _lines(passed: TensorView) -> int:
-    """Return the largest size of a tensor in whole lines. Units: bytes."""
+    """Return the largest size of a tensor in bytes, rounded up to whole cache lines."""
     return -(-most_of(size_bytes(passed.dtype, passed.shape)) // LINE_BYTES) * LINE_BYTES
 
 

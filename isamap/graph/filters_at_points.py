@@ -38,7 +38,7 @@ class FormAtPoints:
 
 
 def forms_at_points(program: ModelProgram) -> dict[str, list[FormAtPoints]]:
-    """Return the variants of each kernel whose filters are whole constants in all calls."""
+    """Return the variants of each kernel whose filters are whole constants in every call."""
     constant: dict[str, set[str]] = {}
     for step in program.steps:
         if isinstance(step, KernelCall):
@@ -65,7 +65,7 @@ def _forms(name: str, text: str, constant: set[str]) -> list[FormAtPoints]:
 
 
 def with_forms(program: ModelProgram, chosen: Mapping[str, FormAtPoints]) -> ModelProgram:
-    """Return the program whose calls of some kernels use these variants, with transformed filters as constants."""
+    """Return the program in which calls of some kernels use these variants, with transformed filters."""
     constants = dict(program.constants)
     steps = tuple(
         _with_form(step, chosen[step.kernel], constants)

@@ -33,7 +33,7 @@ class Signature:
     strides: tuple[int, ...] = ()
 
     def contradicts(self, dtype: str, shape: tuple[int, ...] | None = None) -> str:
-        """Return text on how a type and sizes contradict the signature, or ""."""
+        """Return text that says how a type and sizes contradict the signature, or "" if they agree."""
         if self.said not in ("", "no type") and (self.dtype or self.said) != dtype and dtype:
             return f"it is said to be {self.dtype or self.said}, and is {dtype}"
         if shape is None or self.sizes is None:
@@ -59,7 +59,7 @@ class Node:
 
     @property
     def called(self) -> str:
-        """The name by which users find the node."""
+        """The name under which users find the node."""
         return self.name or next((f"the node that gives {name}" for name in self.outputs if name), "a node")
 
 
@@ -112,7 +112,7 @@ class GraphFunction:
 
 
 class Typed(Protocol):
-    """A value with a type and sizes. The type is "" if no kernel computes with it."""
+    """A value with its type and sizes. The type is "" if kernels cannot compute with it."""
 
     @property
     def dtype(self) -> str: ...
@@ -161,7 +161,7 @@ WORK_OF_NODE = 50
 
 @dataclass(slots=True)
 class FoldingBudget:
-    """The remaining budget of constant folding, proportional to the model's nodes and weights."""
+    """The amount of constant folding that is still allowed. It is proportional to the model's size."""
 
     size_bytes: int
     work: int

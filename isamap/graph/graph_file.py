@@ -246,7 +246,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def _fault(program: ModelProgram) -> str | None:
-    """Return an error in a program: a tensor read before it is written, written twice, or with two sizes."""
+    """Return text about an error in a program, or None: a tensor that is read too early, or has two definitions."""
     sizes: dict[str, int] = {name: array.nbytes for name, array in program.constants.items()}
     for ports, what in ((program.inputs, "inputs"), (program.outputs, "results")):
         if len({port.name for port in ports}) < len(ports):

@@ -96,13 +96,13 @@ def _count_moved_bytes(passed: Iterable[TensorView]) -> int:
 
 
 def no_kernel(name: str) -> UsageProblem:
-    """Return the error that a machine cannot perform a node's kernel."""
+    """Return the error that a machine cannot perform the kernel of a node."""
     help_ = "`isamap match` explains its instructions' refusals; use another machine for this model"
     return UsageProblem.of("graph-no-kernel", f"the machine performs no kernel of `{name}`", help=help_)
 
 
 def compile_as_passed(request: Request) -> Compiled:
-    """Return a compiled kernel that accepts tensors as steps pass them. Raises: as `compile_program`.
+    """Return a compiled kernel that accepts tensors in the strides that steps pass.
 
     A form of joined dimensions asks for dense ones, and steps may pass rows that lie further apart.
     """
@@ -113,7 +113,7 @@ def compile_as_passed(request: Request) -> Compiled:
 
 
 def with_free_strides(program: ModelProgram) -> dict[str, str]:
-    """Return the texts of kernels, in which an operand that reads part of a tensor may have any strides but the last.
+    """Return kernels' texts in which operands that are parts of tensors may have any stride but the last.
 
     Machines with scratchpads may otherwise read an operand of a sum as an array without gaps.
     """

@@ -135,7 +135,7 @@ def make_kernel(request: Request, *, lowered: bool = False) -> CompiledModelKern
 
 
 def with_known_numbers(program: ModelProgram) -> ModelProgram:
-    """Return a program with single-number constants as literals, which instructions may encode.
+    """Return a program with constants of one number as literals, which instructions can encode.
 
     A vector whose elements are equal, such as one scale for all channels, is one number, too.
     Steps with other numbers then have kernels of their own. Constants that no step reads any more are left out.
@@ -267,7 +267,7 @@ def _calls(
 def _parts_of(
     asked: tuple[Request, Request, tuple[str, ...]], *, lowered: bool = False
 ) -> tuple[KernelPart, ...]:
-    """Return the parts of a kernel. Sums start late if the machine can add to sums that it narrows.
+    """Return the parts of a kernel, each with the machine that performs it. Raises: IsamapError.
 
     In a stream, constants are stored in the blocks that the machine copies.
 
@@ -384,7 +384,7 @@ def _promise_alignment(text: str, machine: Machine) -> str:
 
 
 def _lacks(kernel: Kernel, machine: Machine) -> str:
-    """Return an operation of a kernel that no instruction of a machine performs, or ""."""
+    """Return the name of an operation that no instruction of a machine performs, or ""."""
     return next((lacks[0] for s in statements(kernel) if (lacks := lacking_abilities(s, machine))), "")
 
 

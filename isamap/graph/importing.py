@@ -132,7 +132,7 @@ def lower_model(
 
 
 def _trace(program: ModelProgram, lowering: Lowering, values: Mapping[str, Value]) -> Trace:
-    """Return the origin of a program's tensors. Tensors removed by fusion belong to their readers' steps."""
+    """Return the origin of a program's tensors. A tensor that fusion removed belongs to the step of its reader."""
     left = {
         p.tensor: next(iter(program_writes(step))).tensor
         for step in program.steps
@@ -155,7 +155,7 @@ def _trace(program: ModelProgram, lowering: Lowering, values: Mapping[str, Value
 
 
 def lying(value: Value, strides: tuple[int, ...]) -> Value:
-    """Return a whole tensor with the memory layout of these strides, or dense without strides."""
+    """Return a whole tensor with the layout of these strides. Without strides, it is row-major."""
     if not strides:
         return value
     turned = value.ordered(order_of(strides))

@@ -87,7 +87,7 @@ def _accesses(kernel: WrittenKernel, name: str, rank: int) -> re.Pattern[str] | 
 
 
 class TooLong(Exception):
-    """An exception: an expression is too long for the search for instruction chains."""
+    """An exception: a kernel's expression is too long for the search for chains of instructions."""
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Writer:
     def _expand_inputs(
         self, step: Pointwise, inner: frozenset[int], known: dict[str, Pointwise]
     ) -> Pointwise:
-        """Return an operation with the expressions of others substituted for its inputs."""
+        """Return an operation with the expressions of other operations in place of its inputs."""
         if step.output.tensor in known:
             return known[step.output.tensor]
         inputs: list[TensorView] = []
@@ -157,7 +157,7 @@ class Writer:
         return found
 
     def _with_producers(self, kernel: WrittenKernel, inner: frozenset[int]) -> WrittenKernel:
-        """Return a kernel with the expressions of operations substituted for reads of their results."""
+        """Return a kernel with the expressions of operations in place of reads of their results."""
         for name, passed in list(kernel.reads.items()):
             number = self.makers.get(passed.tensor, -1)
             maker = self.steps[number] if number in inner else None

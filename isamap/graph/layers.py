@@ -171,7 +171,7 @@ class ComparedLayer:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceValue:
-    """A value by ONNX's evaluator, with axes in memory order. If `is_rounded`, integers may differ by 1."""
+    """A value by ONNX's evaluator, with axes in the order of memory. If `is_rounded`, integers may differ by 1."""
 
     name: str
     values: Array
@@ -180,7 +180,7 @@ class ReferenceValue:
     def expected(
         self, passed: TensorView, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
     ) -> Expected:
-        """Return the expected value of a tensor, with its kernel's error bounds, or rounded once without them.
+        """Return the expected value of a tensor with its error bounds.
 
         Around a value with a border, anything is as expected: the kernel's own comparison covers it.
         """
@@ -288,7 +288,7 @@ def compare_layers(
 def _with_errors(
     judged: ComparedResult, exact: Mapping[str, Expected], errors: Mapping[str, Array], step: KernelCall
 ) -> dict[str, Expected]:
-    """Return expected tensors with bounds that include the errors of the kernel's inputs.
+    """Return the expected tensors with bounds that also cover errors of the kernel's inputs.
 
     A node that two machines share has a tensor between them, which the evaluator of ONNX does not have. Results
     of which only samples are known have no bound.
@@ -327,7 +327,7 @@ LOOSE = 1 << 10
 
 
 def _loosely(expected: Expected) -> Expected:
-    """Return the expected values without exact bounds, after several steps that the interpreter cannot bound."""
+    """Return the expected values without exact bounds, for several steps that the interpreter cannot bound."""
     most = np.abs(expected.values[np.isfinite(expected.values)]).max(initial=0.0)
     bound = np.maximum(expected.bound, LOOSE * 2.0 ** (1 - expected.dtype.mantissa_bits) * most)
     return replace(expected, bound=bound, is_exact=False)
@@ -373,7 +373,7 @@ def subject_of(found: Imported, name: str, how: ModelOptions, watch: Watch) -> P
 
 
 def _other_ns(made: ModelSource, own_ns: float, machine: str) -> float:
-    """Return the time of the host's steps, of calls, and of transfers over a machine's links."""
+    """Return the time of steps on the host, of calls, and of transfers over a machine's links."""
     if made.divided is None:
         return own_ns
     return own_ns + add_up(transfers_of(made.program, made.divided.why, load_machine(machine)))

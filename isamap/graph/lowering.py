@@ -125,7 +125,7 @@ class Lowering:
                 names.update(dict.fromkeys((n for n in node.outputs if n), None))
 
     def inline(self, nodes: Iterable[Node], scope: KernelScope) -> None:
-        """Lower nodes that must all be supported. Raises: Refused."""
+        """Lower nodes, all of which must be supported. Raises: Refused."""
         for node in nodes:
             self.lower(node, scope)
 
@@ -217,7 +217,7 @@ class Lowering:
     def _expand_node(
         self, of: Node, scope: KernelScope, node: Node, values: Sequence[Value | None]
     ) -> Sequence[Value | None]:
-        """Return the results of a node that is a part of the operator `of`. Raises: Refused."""
+        """Return the results of a node that defines the operator `of`. Raises: Refused."""
         inside = scope.inside(dict(zip(node.inputs, values, strict=True)), {**scope.opsets, "": NEWEST_OPSET})
         try:
             self.lower(node, inside)
@@ -334,7 +334,7 @@ def _with_own_kernels(program: ModelProgram) -> ModelProgram:
 def own_results(
     found: Mapping[str, Value], orders: Mapping[str, tuple[int, ...]], making: Making
 ) -> tuple[list[Port], list[Diagnostic]]:
-    """Give each result its own tensor with its axis order. Return them, and findings for impossible ones."""
+    """Return each result in a tensor of its own with its axis order, and findings for results that cannot be."""
     outputs: list[Port] = []
     findings: list[Diagnostic] = []
     for name, result in found.items():
@@ -410,7 +410,7 @@ def check_said(ports: Iterable[Signature], names: Names) -> None:
 
 
 def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:
-    """Return the input of a node that most likely determines sizes inside it, or ""."""
+    """Return the input that most likely determines sizes inside a node, or ""."""
     for name, value in zip(node.inputs, inputs, strict=True):
         if value is not None and value.known is None and value.dtype in ("i32", "i64") and value.rank < 2:
             return name
@@ -494,7 +494,7 @@ def _either(
     bodies: Sequence[Body],
     counted: list[tuple[Value, tuple[int, ...]]],
 ) -> int:
-    """Return the size of a result of two bodies: a new run-time size if they differ or a body determines it."""
+    """Return the size of a result that two bodies compute: a new run-time size if they differ."""
     inner = {size.symbol for body in bodies for size in body.program.counts}
     one, other = map(index_of, sizes)
     if one == other and not inner.intersection(one.symbols):
@@ -714,7 +714,7 @@ def _with_axis(to: Lowering, value: Value, axis: int, place: int, scope: KernelS
 
 
 def _numbers(node: Node, name: str, count: int) -> list[int]:
-    """Return an attribute with one integer for each of `count`, by default 0."""
+    """Return an attribute that has one integer for each of `count`. The default is 0 for each."""
     found = node.attributes.get(name)
     return [int(number) for number in found] if isinstance(found, tuple) else [0] * count
 

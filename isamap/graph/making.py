@@ -33,7 +33,7 @@ WORK_OF_PLACE = 32
 
 
 class OutOfOrder(Exception):
-    """An exception: a value with permuted axes needs a move to get the requested sizes."""
+    """An exception: a value's axes are permuted, so that other sizes need a step that moves elements."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,17 +70,17 @@ class Value:
 
     @property
     def lying(self) -> Shape:
-        """The sizes in memory order."""
+        """The sizes in the order of memory."""
         return permute_sizes(self.shape, self.order)
 
     @property
     def is_part(self) -> bool:
-        """Return whether the value has explicit strides."""
+        """Return whether the value has strides of its own."""
         return self.strides is not None
 
     @property
     def walk(self) -> Shape:
-        """The distance between neighbours along each axis. Units: elements."""
+        """The distance between neighbours along each axis, in elements."""
         if self.strides is not None:
             return self.strides
         apart = dict(zip(self.order or range(self.rank), dense(self.lying), strict=True))
@@ -170,12 +170,12 @@ class Making:
         return len(self.steps)
 
     def back_to(self, mark: int) -> None:
-        """Remove the steps after a mark. Unused constants stay, which is harmless."""
+        """Remove the steps after a mark. Constants that become unused stay."""
         del self.steps[mark:]
         self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}
 
     def plain(self, value: Value) -> Value:
-        """Return the value with its axes in memory in the order of its sizes."""
+        """Return the value with its elements in memory in the order of its sizes."""
         return self.laid(value, ())
 
     def laid(self, value: Value, order: Shape) -> Value:
@@ -195,7 +195,7 @@ class Making:
         return self.moved[key][0]
 
     def reserve(self, *sizes: int) -> None:
-        """Account for the numbers of a table that is computed at import. Raises: NotTaken beyond the limit."""
+        """Count the numbers of a table that is computed at import. Raises: NotTaken beyond the limit."""
         self.numbers += prod(sizes)
         if self.numbers > MOST_NUMBERS:
             said = f"a table of {prod(sizes)} numbers: the tables of a model have {MOST_NUMBERS} at most"
@@ -209,7 +209,7 @@ class Making:
 
     @staticmethod
     def is_result(value: Value) -> bool:
-        """Return whether a step writes a value, which `fresh` has named. Inputs and constants are no results."""
+        """Return whether a step writes a value. Inputs and constants are written by no step."""
         return value.tensor.startswith("t")
 
     def counted(self, most: int) -> tuple[int, Value]:
@@ -243,7 +243,7 @@ class Making:
         return TensorView(name, stored_type(flat.dtype), flat.shape, band=band)
 
     def look(self, value: Value) -> TensorView:
-        """Return a value in memory with axes in the order of its sizes."""
+        """Return a value in memory whose axes have the order of its sizes."""
         is_plain = not value.is_part and not value.order
         return TensorView(
             value.tensor,

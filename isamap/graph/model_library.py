@@ -305,7 +305,7 @@ def _check_calls(program: ModelProgram, kernels: Mapping[str, EmittedC]) -> None
 
 
 class CompiledModel:
-    """A model that is called with inputs by name and returns results by name.
+    """A model that is called with inputs by name, and returns results by name.
 
     Several threads may call it at once, because each call has its own workspace. `warnings` name reasons why
     it may be slow.
@@ -491,7 +491,7 @@ class CompiledModel:
         return make_dense(array, dtype)
 
     def _fits(self, own: Sequence[int], shape: Sequence[int], sizes: dict[str, int]) -> bool:
-        """Return whether an array has these sizes, given the open sizes that other inputs have determined."""
+        """Return whether an array has these sizes. Open sizes are those that other inputs have determined."""
         for number, size in zip(own, shape, strict=True):
             if is_open(size):
                 open_size = next(s for s in self.emitted.sizes if s.symbol == str(size))
@@ -561,7 +561,7 @@ def refuse_both(how: ModelOptions) -> None:
 
 
 def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
-    """Return the reasons why a partition may not be the best one. The greedy rule has none."""
+    """Return the reasons why a partition may not be the best one. There are none for the greedy rule."""
     return fuse.warnings if isinstance(fuse, Partition) else ()
 
 
@@ -646,14 +646,14 @@ class CallState:
         return CallState(given, made, space, len(first), places)
 
     def point(self, given: Sequence[int], made: Sequence[int]) -> None:
-        """Set the addresses of inputs and results."""
+        """Set the addresses of inputs and results in the argument structs."""
         self.inputs[self.first : self.first + len(given)] = given
         self.outputs[: len(made)] = made
 
 
 @dataclass(frozen=True, slots=True)
 class DensePorts:
-    """The names, types and known sizes of a model's inputs and results, which speed up calls.
+    """The names, types and known sizes of a model's inputs and results, with which a call takes less time.
 
     Weights drive Python's code out of the caches, so each step of Python costs a call some microseconds.
     """
@@ -673,7 +673,7 @@ class DensePorts:
         return DensePorts(*ports) if is_known else None
 
     def addresses(self, inputs: Mapping[str, Any]) -> list[int] | None:
-        """Return the addresses of a call's arrays in order, or None if one is missing or needs a conversion."""
+        """Return the addresses of a call's arrays in order, or None if an array needs a closer look."""
         if len(inputs) != len(self.inputs):
             return None
         found: list[int] = []
@@ -721,7 +721,7 @@ class AlignedBytes:
 
 
 def packed_of(program: ModelProgram, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
-    """Return, for each kernel, at most one operand to pass packed. `given` are the ranges of its open sizes."""
+    """Return for each kernel at most one operand to be packed, by the ranges of its open sizes."""
     constant: dict[str, set[str]] = {}
     sizes: dict[str, dict[str, int]] = {}
     for step in program.steps:
@@ -738,7 +738,7 @@ def packed_of(program: ModelProgram, given: Mapping[str, Mapping[str, Size]]) ->
 
 
 def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bool:
-    """Return whether one sum alone reads an operand, and reads it faster in another order.
+    """Return whether one sum alone reads an operand, and reads it faster from another order.
 
     Of a few bytes that is so if they are narrower than the sums, and along an axis of their own: where each
     element has a factor of its own, vectors read both alike.
@@ -763,7 +763,7 @@ def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bo
 def with_packed(
     program: ModelProgram, kernels: Mapping[str, EmittedC], machine: Machine, *, model: bool
 ) -> ModelProgram:
-    """Return the program whose kernels get packed operands, with only the constants that are still read.
+    """Return the program whose kernels read packed constants. Raises: as `compile_library`.
 
     What packs is one library. Raises: as `compile_library`, of what packs.
     """

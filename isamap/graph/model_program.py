@@ -108,7 +108,7 @@ Step = KernelCall | Move | Control
 
 
 def called_by(step: Step) -> str:
-    """Return the name of the kernel or step with bodies that determines workspace and cost of a step."""
+    """Return the name of the kernel or bodies on which workspace and cost of a step depend."""
     return step.kernel if isinstance(step, KernelCall) else step.name if isinstance(step, Control) else ""
 
 

@@ -59,7 +59,7 @@ def _gather(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
 
 
 def _leading_sizes(n: Numbers) -> tuple[int, int, int] | None:
-    """Return the elements of x and of the indices, and an element's bytes, or None if out of bounds."""
+    """Return the elements of x and of its indices, and the bytes of an element, or None if numbers are invalid."""
     rank, axis, size, index = n[:4]
     sizes, own = n[4 : 4 + rank], n[4 + rank :]
     fits = all(d == axis or few <= many for d, (many, few) in enumerate(zip(sizes, own, strict=True)))

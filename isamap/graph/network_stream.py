@@ -85,7 +85,7 @@ class NetworkStream:
 def assemble_network(
     program: ModelProgram, lowered: Mapping[str, LoweredProgram], machine: Machine, watch: Watch
 ) -> NetworkStream:
-    """Return the stream of a network. Steps whose kernels are not in `lowered` belong to the host.
+    """Return the stream of a network. The host performs the steps whose kernels are not in `lowered`.
 
     Raises: UsageProblem for what no encoded instruction does.
     """
@@ -220,7 +220,7 @@ def least_traffic(
 
 
 def host_programs(program: ModelProgram, stream: ProgramFile) -> Iterator[tuple[int, ModelProgram]]:
-    """Yield each step that no part of the stream performs, as a separate program."""
+    """Yield each step of the host as a program of its own, with its number."""
     encoded = {part.step for part in stream.parts}
     for number, step in enumerate(program.steps):
         if number not in encoded:

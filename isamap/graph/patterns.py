@@ -41,7 +41,7 @@ def reshape_strides(sizes: Sizes, strides: Strides, target: Sizes) -> Strides | 
 
 
 def _runs(sizes: Sizes, strides: Strides) -> list[tuple[int, int]]:
-    """Return the fewest axes that traverse the same elements in the same order."""
+    """Return the fewest axes that visit the same elements in the same order."""
     runs: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -54,7 +54,7 @@ def _runs(sizes: Sizes, strides: Strides) -> list[tuple[int, int]]:
 
 
 def merge_walks(sizes: Sizes, walks: Sequence[Strides]) -> Sizes:
-    """Return the fewest axes with which all these traversals are possible."""
+    """Return the fewest axes with which all of these strides can be followed."""
     found: list[int] = []
     inner: int | None = None
     for axis in reversed(range(len(sizes))):

@@ -143,7 +143,7 @@ def reshape_operation(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | No
 
 
 def element_of(name: str, passed: TensorView, index: Sequence[str]) -> tuple[str, TensorView]:
-    """Return an element of a tensor by an index per axis, and the tensor in the form that a kernel accepts."""
+    """Return an element of a tensor at an index, and the tensor in the form that kernels accept."""
     axes, taken = laid_out(passed)
     there = [index[n] if passed.shape[n] != 1 else "0" for n in axes]
     there += ["0"] * (max(1, len(taken.shape)) - len(there))
@@ -173,7 +173,7 @@ def laid_out(passed: TensorView) -> tuple[tuple[int, ...], TensorView]:
 
 
 def walk_of(passed: TensorView) -> Strides:
-    """Return the distance of neighbours along each axis. Units: elements."""
+    """Return the distance of neighbours along each axis of a tensor. Units: elements."""
     return dense(passed.shape) if passed.strides is None else passed.strides
 
 
@@ -227,7 +227,7 @@ def with_compared_indices(kernel: WrittenKernel) -> WrittenKernel:
 
 
 def _spell_condition(condition: str, access: re.Match[str]) -> str:
-    """Return a condition over the row and the column of an access."""
+    """Return a condition on row and column with the indices of an access in their place."""
     return condition.format(*access[1].split(", ")[-2:])
 
 

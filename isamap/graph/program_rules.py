@@ -84,7 +84,7 @@ def _check_view(place: str, passed: TensorView) -> Iterator[str]:
 
 
 def _bits(passed: TensorView) -> float:
-    """Return the bits from a tensor's start to a view's last element, or 0 if a size is open."""
+    """Return the bits from a tensor's start to the last element of a view, or 0 for open sizes."""
     strides = passed.strides or [0] * len(passed.shape)
     numbers = (*passed.shape, *strides, passed.offset)
     if any(map(is_open, numbers)) or passed.dtype not in DTYPES or 0 in passed.shape:

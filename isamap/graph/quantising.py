@@ -74,7 +74,7 @@ class _Rewriting:
         return self.constants.get(name, np.zeros(0))
 
     def dequantised(self, name: str) -> _Scaled | None:
-        """Return the integers from which DequantizeLinear computes a value, or None unless scales are constants."""
+        """Return the integers that DequantizeLinear converts to a value, or None if its scales are not constant."""
         node = self.makers.get(name)
         if node is None or not is_scaling(node, "DequantizeLinear"):
             return None
@@ -97,7 +97,7 @@ class _Rewriting:
         return found if found is not None and self.array(found.scale).size == 1 else None
 
     def bytes_of_any_scale(self, name: str) -> _Scaled | None:
-        """Return the bytes that a value represents with one scale, possibly computed, or None."""
+        """Return the bytes from which a value is dequantised by one scale, or None. The scale may be computed."""
         found, node = self.bytes_of_one_scale(name), self.makers.get(name)
         if found is not None or node is None or not is_scaling(node, "DequantizeLinear"):
             return found
@@ -249,7 +249,7 @@ def _shift_bytes(graph: _Rewriting, source: str, result: str, by: int) -> tuple[
 
 
 def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
-    """Return the nodes that replace QuantizeLinear and its producers, or () without a match."""
+    """Return the integer nodes that replace QuantizeLinear and the nodes before it, or ()."""
     name, scale, zero = last.inputs
     step, point = graph.array(scale), graph.array(zero)
     if not _is_byte_of_one_scale(step, point):
@@ -278,7 +278,7 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
 
 
 def _in_f32(graph: _Rewriting, node: Node) -> Node | None:
-    """Return a product of bytes with an f32 result in place of a product of dequantised values, or None."""
+    """Return a product of bytes with a result in f32, or None if the node is no product of dequantised values."""
     counts, replaced = (
         _REPLACED.get(node.op, ((), None)) if node.op in _PRODUCTS and not node.domain else ((), None)
     )
@@ -290,7 +290,7 @@ def _in_f32(graph: _Rewriting, node: Node) -> Node | None:
 
 
 def _in_blocks(graph: _Rewriting, node: Node) -> Node | None:
-    """Return a product with weights in blocks in place of one with dequantised blocks of rows, or None."""
+    """Return a product with blocked weights, or None if the node does not multiply dequantised blocks."""
     maker = graph.makers.get(node.inputs[1]) if node.op == "MatMul" and not node.domain else None
     if maker is None or maker.op != "DequantizeLinear" or maker.domain:
         return None
@@ -351,7 +351,7 @@ def _ends(graph: _Rewriting, node: Node) -> list[float | None] | None:
 
 
 def _is_byte_of_one_scale(step: Array, point: Array) -> bool:
-    """Return whether a scale and a zero point are known and equal for all bytes."""
+    """Return whether a scale and a zero point are known, and one number each for all bytes."""
     is_one = step.size == 1 and step.dtype == np.float32 and point.size == 1 and is_byte(point)
     return is_one and bool(np.isfinite(step).all() and (step > 0).all())
 
@@ -394,7 +394,7 @@ def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
 
 
 def _compose_lookups(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
-    """Return the look-up that replaces several QuantizeLinear and DequantizeLinear pairs on one byte.
+    """Return the look-up that replaces several conversions of one byte to a float and back, or ().
 
     Notes what a few make of it: they are computed, unless more follow.
     """
@@ -429,7 +429,7 @@ LOOKUP_STEPS = 3
 
 
 def _reaches_bytes(graph: _Rewriting, name: str, nodes: dict[str, Node], leaves: dict[str, _Scaled]) -> bool:
-    """Return whether elementwise operations compute a value from bytes of one scale and from single numbers.
+    """Return whether elementwise operations compute a value from bytes of one scale and single numbers.
 
     Adds the operations in their order, and the bytes by what they stand for.
     """
@@ -449,7 +449,7 @@ def _reaches_bytes(graph: _Rewriting, name: str, nodes: dict[str, Node], leaves:
 
 
 def _codes(zero: Array) -> Array:
-    """Return all bytes of a zero point's type."""
+    """Return all 256 bytes of the type that a zero point has."""
     known = np.iinfo(zero.dtype)
     return np.arange(known.min, known.max + 1).astype(known.dtype)
 
@@ -464,7 +464,7 @@ def _lookup(graph: _Rewriting, values: str, table: Array, last: Node) -> Node:
 
 
 def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) -> Node | None:
-    """Return the look-up on bytes that equals a chain of nodes, last one first, on their values, or None."""
+    """Return the look-up that performs a chain of nodes on bytes, or None. The chain is given backwards."""
     x, maker, last = graph.bytes_of_one_scale(name), graph.makers.get(name), chain[0]
     if x is None or maker is None:
         return None
@@ -488,7 +488,7 @@ def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) 
 
 
 def _move_to_bytes(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
-    """Return the same node on bytes with DequantizeLinear after it, or () if its inputs have several scales."""
+    """Return the node on bytes, with DequantizeLinear after it, or () if its inputs differ in scale."""
     places = _MOVED[node.op] or range(len(node.inputs))
     of_axis = node.op == "Transpose"
     inputs = list(node.inputs)
@@ -561,7 +561,7 @@ def _fill(graph: _Rewriting, node: Node, of: _Scaled) -> str:
 def _bounds(
     graph: _Rewriting, limiting: Iterable[Node], step: np.float32, point: Array
 ) -> tuple[int, int] | None:
-    """Return the integers to which Relu and Clip restrict a result, or None if their limits are unknown."""
+    """Return the limits to which Relu and Clip restrict the integers of a result, or None if unknown."""
     at = int(point.reshape(-1)[0])
     known = np.iinfo(point.dtype)
     low, high = int(known.min), int(known.max)

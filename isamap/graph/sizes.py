@@ -124,7 +124,7 @@ class OpenSizes:
         return found
 
     def extent(self, index: Index) -> tuple[int, int, bool]:
-        """Return the least and the greatest value of an expression, and whether it may be 0."""
+        """Return the least and the greatest value of an expression, and whether 0 may occur."""
         if index not in self._known:
             self._known[index] = self._extent(index)
         return self._known[index]
@@ -139,7 +139,7 @@ class OpenSizes:
         return int(values.min()), int(values.max()), not values.all()
 
     def values(self, index: Index) -> NDArray[np.int64] | None:
-        """Return the values over all sizes that occur in it, in order, or None if they are too many."""
+        """Return the values of an expression for all values of its sizes, in order, or None for too many."""
         found = self.of(index)
         if prod(size.high - size.low + 1 for size in found) > MOST_POINTS:
             return None
@@ -153,7 +153,7 @@ class OpenSizes:
         return tuple(size for size in self.sizes if size.symbol in index.symbols)
 
     def holds(self, index: Index, comparison: str) -> bool:
-        """Return whether an expression is "== 0" or "< 0". If sizes decide, the majority's answer is recorded."""
+        """Return whether an expression is 0, or below 0. If sizes decide, record the more frequent answer."""
         low, high, has_zero = self.extent(index)
         if comparison == "==" and (not has_zero or low == high == 0):
             return has_zero
@@ -173,7 +173,7 @@ class OpenSizes:
         return text
 
     def narrowed(self, guard: Guard) -> OpenSize | None:
-        """Return a size with the longest range in which a guard holds for all values of the others, or None."""
+        """Return the size with its range limited so that a guard holds for all other sizes, or None."""
         values = self.values(guard.index)
         if values is None:
             return None
@@ -313,7 +313,7 @@ def is_open(size: object) -> bool:
 
 
 def opened_by(sizes: Iterable[object]) -> OpenSizes | None:
-    """Return the record of the open sizes among these, or None."""
+    """Return the record of open sizes to which one of these sizes belongs, or None."""
     return next((size.opened for size in sizes if isinstance(size, Size)), None)
 
 
@@ -324,13 +324,13 @@ def most_of(size: int) -> int:
 
 
 def value_of(size: int, given: Mapping[str, int]) -> int:
-    """Return a size for the numbers of a call, by their names in kernels."""
+    """Return a size as a number, given the numbers of a call by their names in kernels."""
     found: object = size
     return found.index.evaluate(given) if isinstance(found, Size) else size
 
 
 def may_be(size: int, number: int) -> bool:
-    """Return whether a size equals a number, or is data-determined and possibly as large."""
+    """Return whether a size equals a number, or is decided by data and can be so large."""
     found: object = size
     if isinstance(found, Size) and any(one.tensor for one in found.opened.of(found.index)):
         return 0 <= number <= most_of(size)
@@ -348,6 +348,6 @@ def as_value(size: int, dtype: str) -> str:
 
 
 def is_zero(size: int) -> bool:
-    """Return whether a size, or the difference of two, is 0. If the call decides, "no" is recorded."""
+    """Return whether a size, or the difference of two sizes, is 0. If calls decide, the recorded answer is no."""
     found: object = size
     return found.opened.holds(found.index, "==") if isinstance(found, Size) else size == 0

@@ -55,7 +55,7 @@ def cast(term: TextTerm, dtype: str) -> TextTerm:
 
 
 def limit(text: str, bound: str, value: float | None, dtype: str, *, is_upper: bool) -> str:
-    """Return the text of a clamped value, as torch and ONNX define `clamp`, `relu` and `Clip`.
+    """Return the text of a clamped value, with the rules of torch and ONNX for NaN and equal bounds.
 
     `value` is the bound if it is known. An element equal to its bound stays as it is, so that a zero keeps
     its sign: `max` and `min` of two zeros may be either of them. If one of both is NaN, the result is NaN.

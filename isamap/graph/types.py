@@ -86,7 +86,7 @@ def convert_stored(array: Array) -> Array:
 
 
 def in_type(array: Array, dtype: str) -> Array:
-    """Return an array converted to a type: floats rounded to nearest, all others exactly.
+    """Return an array converted to a type. Floats are rounded to nearest, and other values must be exact.
 
     Raises: ValueError with the first number that the type does not have.
     """
@@ -118,7 +118,7 @@ def _fits(array: Array, made: Array, expected: DType) -> NDArray[np.bool_]:
 
 
 def make_dense(array: Array, dtype: str) -> Array:
-    """Return the array as kernels accept it: row-major, numbers below 8 bits in a byte each."""
+    """Return the array in the form of kernels: row-major, with a byte for each number of less than 8 bits."""
     return np.ascontiguousarray(convert_stored(array), dtype=DTYPES[stored_type(dtype)].numpy()).reshape(
         array.shape
     )

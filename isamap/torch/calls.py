@@ -60,7 +60,7 @@ class AtenCall:
 
     @property
     def x(self) -> str:
-        """The first argument, converted to the type of the call."""
+        """The first argument, converted to the type in which the call is computed."""
         return self.term(self.terms[0])
 
     @property
@@ -76,7 +76,7 @@ class AtenCall:
         return self.cast(self.to.name(value), type_of(value), dtype)
 
     def number(self, value: Any, dtype: str = "") -> str:
-        """Return a number in a type: a float rounded, an integer exactly. Raises: NotTaken."""
+        """Return a number in a type. Floats are rounded, and integers must be exact. Raises: NotTaken."""
         known = DTYPES[dtype or self.dtype]
         if not isinstance(value, bool | int | float):
             raise NotTaken(f"the argument {value}, which is not a number")
@@ -103,7 +103,7 @@ class AtenCall:
         return self.shaped(self.term(value, dtype)) if is_one else self.term(value, dtype)
 
     def cast(self, name: str, before: str, dtype: str) -> str:
-        """Return a value in another type."""
+        """Return a value converted to another type."""
         return name if before == dtype else self("Cast", name, to=NUMBERS[dtype])
 
     def axis(self, name: str = "dim", rank: int | None = None) -> int:
@@ -122,7 +122,7 @@ class AtenCall:
         )
 
     def wants(self, number: int) -> bool:
-        """Return whether a result of the call is read."""
+        """Return whether a later node reads this result of the call."""
         return any(is_result(user) and user.args[1] == number for user in self.node.users)
 
     # --- operators ---
@@ -132,7 +132,7 @@ class AtenCall:
         return self.to.inlined(module, given, self.node)
 
     def shaped(self, name: str, *sizes: int) -> str:
-        """Return the same elements with another shape."""
+        """Return a value with the same elements in another shape."""
         return self("Reshape", name, self.to.integers(*sizes), allowzero=1)
 
     def expanded(self, name: str, *sizes: int) -> str:
@@ -160,7 +160,7 @@ Row = Callable[[AtenCall], "str | tuple[str, ...]"]
 
 
 def in_wide(row: Callable[[AtenCall], str], dtype: str = "") -> Row:
-    """Return a row that computes in f32, or in `dtype`, if the result is a narrower float."""
+    """Return a row that computes in f32, or in `dtype`, if the result has a narrower float type."""
 
     def widened(c: AtenCall) -> str:
         result = c.dtype

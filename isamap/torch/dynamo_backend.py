@@ -22,7 +22,7 @@ Seen = Callable[[str, TorchProgram], None]
 
 
 def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Any:
-    """Compile a model's graph: the backend of `torch.compile(model, backend="isamap")`.
+    """Compile a model's graph, as the backend of `torch.compile(model, backend="isamap")`.
 
     Raises: UsageProblem for an option that is not there, and as `check_tools`.
     """
@@ -77,14 +77,14 @@ def _is_open(node: Any) -> bool:
 
 
 def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[..., Any]:
-    """Return a function that compiles for a range of sizes, or else for each set of sizes in calls."""
+    """Return a function that compiles for ranges of sizes, or else for each set of sizes that occurs in calls."""
     torch: Any = import_module("torch")
     made: dict[Any, TorchProgram] = {}
     ranges: list[tuple[Sequence[range], TorchProgram]] = []
     refusals: list[str] = [] if kind == "inference" else [""]  # gradients are compiled for each set
 
     def ranged(given: Sequence[Any]) -> TorchProgram | None:
-        """Return the program whose range contains the sizes of a call, compiled if there is none."""
+        """Return the program whose ranges contain the sizes of a call. It is compiled if there is none."""
         numbers = [value for value in given if not isinstance(value, torch.Tensor)]
         for sizes, program in ranges:
             if all(number in size for size, number in zip(sizes, numbers, strict=True)):
@@ -167,7 +167,7 @@ def _compile_sizes(module: Any, given: Sequence[Any], options: Options) -> Torch
 
 
 def _decompositions() -> dict[Any, Any]:
-    """Return decompositions for operations that no kernel computes as a whole."""
+    """Return torch's decompositions of operations that no kernel performs as a whole."""
     aten: Any = import_module("torch").ops.aten
     names = """addcmul addcdiv lerp mse_loss mse_loss_backward native_layer_norm_backward _softmax_backward_data
         _log_softmax_backward_data silu_backward hardswish_backward hardtanh_backward native_batch_norm
@@ -187,7 +187,7 @@ Run = Callable[..., Any]
 
 
 def handed_on(compiled: Run, prepared: PackedGraph) -> Run:
-    """Return AOT's function, which from the second call on is the program inside it."""
+    """Return AOT's function. From the second call on, it calls the program inside directly."""
     known: list[bool] = []
 
     def call(*given: Any) -> Any:
@@ -203,7 +203,7 @@ def handed_on(compiled: Run, prepared: PackedGraph) -> Run:
 
 
 def _same(found: Sequence[Any], expected: Any) -> bool:
-    """Return whether these are identical tensors in the same order."""
+    """Return whether two sequences have the same tensor objects in the same order."""
     is_row = type(expected) in (tuple, list) and len(found) == len(expected)
     return is_row and all(a is b for a, b in zip(found, expected, strict=True))
 
@@ -221,7 +221,7 @@ GATES: Mapping[str, int] = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
-    """Return a Dynamo module with undivided recurrent layers, unless their gradients are needed."""
+    """Return a module of Dynamo in which recurrent layers stay whole, unless their gradients are needed."""
     torch: Any = import_module("torch")
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in inputs):
         return module
@@ -297,7 +297,7 @@ def _replace_call(graph: Any, node: Any, layers: _Layers) -> None:
 
 @cache
 def operation(kind: str) -> Any:
-    """Return the torch operation of a layer, which is defined at its first use."""
+    """Return the torch operation for a layer. It is defined at its first use."""
     library: Any = import_module("torch.library")
     results = ", ".join(["Tensor"] * (3 if kind == "lstm" else 2))
     library.define(

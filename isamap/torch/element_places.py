@@ -21,7 +21,7 @@ from isamap.torch.fx_nodes import name_of
 
 
 def _tensors(c: AtenCall) -> list[str]:
-    """Return the tensors of a list, without empty one-dimensional ones, which torch skips."""
+    """Return the tensors of a list without empty one-dimensional ones, which torch skips as well."""
     skipped = (0,)
     return [
         c.term(part)
@@ -87,7 +87,7 @@ def _diagonal(c: AtenCall) -> str:
 
 
 def _list_windows(c: AtenCall) -> str:
-    """Return windows along an axis. Their elements form the last axis."""
+    """Return the windows along an axis, with the elements of each window as a new last axis."""
     if not c.sizes:
         return c.shaped(c.x, *c.shape)
     axis, rank = c.axis("dimension"), len(c.shape)
@@ -120,7 +120,7 @@ def _read_strided(c: AtenCall) -> str:
 
 
 def _in_front(c: AtenCall) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-    """Return the axes with indexed ones first, the position of the index's axes, and their sizes.
+    """Return the axes with indexed ones first, the position of the indices' axes, and the sizes of these.
 
     Raises: NotTaken for boolean masks, whose places depend on data.
     """
@@ -147,7 +147,7 @@ def _tuples(c: AtenCall, shape: Sequence[int]) -> str:
 
 
 def _apart(c: AtenCall, shape: Sequence[int]) -> list[Any] | None:
-    """Return the indices if each has its own axes, in order, so that they apply one by one, else None."""
+    """Return the indices if they may be applied one after the other, because each has axes of its own, or None."""
     places = [i for i in c["indices"] if i is not None]
     runs = [
         [len(shape) - i.meta["val"].dim() + n for n, size in enumerate(i.meta["val"].shape) if size != 1]
@@ -209,7 +209,7 @@ _COMBINED = {"": ("none", 0), "sum": ("add", 0), "add": ("add", 0), "mean": ("ad
 
 
 def _scatter(c: AtenCall) -> str:
-    """Return a tensor with values stored, or combined, at indexed places: elements, or rows along an axis."""
+    """Return a tensor with values stored at indexed places, or combined with the elements there."""
     shape = tuple(c["index"].meta["val"].shape)
     word = c.given.get("reduce") or ("sum" if "add" in name_of(c.node) else "")
     axis, source = c.axis(), next(c[n] for n in ("src", "value") if n in c.given)
@@ -256,7 +256,7 @@ def _sort_elements(c: AtenCall) -> tuple[str, ...]:
 
 
 def _rows_of_each(c: AtenCall, bags: int, count: int) -> int:
-    """Return the number of rows per bag if it is equal for all bags, else 0."""
+    """Return the number of rows in each bag if all bags have equally many, else 0."""
     made = c["offsets"]
     numbers = [n for n in made.args if isinstance(n, int)] if name_of(made).startswith("arange.") else []
     first, _, step = ([0, *numbers, 1] if len(numbers) == 1 else [*numbers, 1])[:3] if numbers else (0, 0, 0)
@@ -264,7 +264,7 @@ def _rows_of_each(c: AtenCall, bags: int, count: int) -> int:
 
 
 def _bag_of_each(c: AtenCall, bags: int, count: int) -> str:
-    """Return the bag of each row, computed by ScatterND as the number of bags that start before it."""
+    """Return the number of the bag that each row belongs to."""
     offsets = c.term(c["offsets"], "i64")
     if c["include_last_offset"]:
         offsets = c.part(offsets, 0, 0, bags)
@@ -273,7 +273,7 @@ def _bag_of_each(c: AtenCall, bags: int, count: int) -> str:
 
 
 def _bags(c: AtenCall) -> tuple[str, ...]:
-    """Return sums, means or maxima of the rows of each bag."""
+    """Return the sum, the mean or the maximum of the rows in each bag."""
     result, c.dtype = c.dtype, wide_type(c.dtype)
     (count, *_), (bags, width) = c["indices"].meta["val"].shape, c.shape
     indices, each = c.term(c["indices"], "i64"), _rows_of_each(c, int(bags), count)

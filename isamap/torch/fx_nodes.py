@@ -69,7 +69,7 @@ def follow_views(node: Any) -> Any:
 
 
 def first_of(node: Any) -> Any:
-    """Return the known result of a node, or the first of several results."""
+    """Return the traced result of a node, or the first one of several."""
     value: Any = node.meta["val"]
     return next(v for v in value if v is not None) if type(value) in (tuple, list) else value
 
@@ -187,7 +187,7 @@ def layout_of(node: Any) -> FxLayout:
 
 
 def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether elements may share a place, other than by a whole axis with stride 0."""
+    """Return whether elements may share a place other than along axes with stride 0."""
     reach = 0
     if any(map(is_open, (*sizes, *strides))):
         return not _is_dense(sizes, strides)

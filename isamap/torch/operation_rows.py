@@ -51,7 +51,7 @@ def decompose_call(c: AtenCall) -> str | tuple[str, ...]:
 
 
 def _inside(c: AtenCall, values: Iterable[Any]) -> str:
-    """Return the type in which torch combines terms, wider than narrow floats that cannot hold the numbers."""
+    """Return the type in which torch combines terms. It is wider than a narrow float that lacks the numbers."""
 
     def fits(value: Any) -> bool:
         if hasattr(value, "meta"):
@@ -132,7 +132,7 @@ def _remainder(c: AtenCall) -> str:
 
 
 def _divide(c: AtenCall) -> str:
-    """Return a quotient with the given rounding. `floor` is Python's, possibly below the rounded quotient."""
+    """Return a quotient with the given rounding. The mode `floor` is that of Python."""
     mode = c.given.get("rounding_mode", "floor")
     a, b = (c.term(value) for value in c.terms[:2])
     quotient = c("Div", a, b)
@@ -187,7 +187,7 @@ def _sign(c: AtenCall) -> str:
 
 
 def _fitting(op: str) -> Row:
-    """Return a row for the larger or smaller of two numbers that ignores NaN."""
+    """Return a row for a minimum or maximum that ignores NaN."""
 
     def row(c: AtenCall) -> str:
         a, b = map(c.term, c.terms)
@@ -277,7 +277,7 @@ def _extreme(word: str) -> Row:
 
 
 def _spread(*, is_root: bool, has_mean: bool) -> Row:
-    """Return a row for variances or deviations, optionally with means."""
+    """Return a row for variances or standard deviations, optionally with the means."""
 
     def row(c: AtenCall) -> str | tuple[str, ...]:
         result, c.dtype = c.dtype, wide_type(c.dtype)
@@ -332,7 +332,7 @@ def _cumulate_by(op: str) -> Row:
 
 
 def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
-    """Return a stride, padding or dilation for each axis, since torch accepts one for all."""
+    """Return a stride, padding or dilation for each axis. torch allows one number for all axes."""
     return list(numbers) * count if len(numbers) == 1 else list(numbers)
 
 
@@ -357,7 +357,7 @@ def _dot(c: AtenCall) -> str:
 
 
 def _onto(c: AtenCall) -> str:
-    """Return beta times a summand plus alpha times a product."""
+    """Return a product times alpha plus a summand times beta."""
     summand, one, other = c.terms[:3]
     alpha, beta = c["alpha"], c["beta"]
     if name_of(c.node) == "addmm.default" and alpha == beta == 1:
@@ -492,7 +492,7 @@ def _adaptive_pool(c: AtenCall) -> str | tuple[str, ...]:
 
 
 def _quantise(c: AtenCall) -> str:
-    """Return a number divided by a scale, rounded, shifted by a zero point and clamped."""
+    """Return a value divided by a scale, rounded, shifted by a zero point, and clamped."""
     scale, zero, low, high = (c[name] for name in ("scale", "zero_point", "quant_min", "quant_max"))
     factor = 0.0 if hasattr(scale, "meta") else float(np.float32(1.0 / scale))
     terms = c.term(c["input"], "f32"), c.parameter(scale, "f32"), c.parameter(zero, c.dtype)
@@ -503,7 +503,7 @@ def _quantise(c: AtenCall) -> str:
 
 
 def _real(c: AtenCall) -> str:
-    """Return dequantised integers, with one scale, or one for each position along an axis."""
+    """Return dequantised integers. There is one scale, or one for each position along an axis."""
     of, scale = type_of(c["input"]), c["scales"] if "scales" in c.given else c["scale"]
     zero = c.given.get("zero_points", c.given.get("zero_point"))
     if c.dtype != "f32" or ("scales" in c.given and type_of(scale) != "f32"):
@@ -514,7 +514,7 @@ def _real(c: AtenCall) -> str:
 
 
 def _chosen_scale(c: AtenCall) -> tuple[str, ...]:
-    """Return a scale for the range from least to largest number, and its zero point, both computed."""
+    """Return a scale and a zero point for the range of a tensor's values."""
     c.dtype, lowest, highest = "f32", c["quant_min"], c["quant_max"]
     low, high = (
         c(word, c.reduced(f"Reduce{word}", c.x, list(range(len(c.sizes)))), c.number(0))

@@ -163,7 +163,7 @@ class Translation:
         raise NotTaken("a decomposition without a result")
 
     def parts(self, node: Any, count: int) -> tuple[str, ...]:
-        """Return names for the first `count` results of a node, with "" for results that no node reads."""
+        """Return names for the first `count` results of a node. Unread results have the name ""."""
         read = {user.args[1] for user in node.users if is_result(user)}
         return tuple(f"{node.name}.{n}" if n in read else "" for n in range(count))
 
@@ -263,7 +263,7 @@ def array_of(tensor: Any) -> Array:
 
 
 def _each(op: str) -> Translated:
-    """Return an elementwise operator on one type, with which norms of weights are folded."""
+    """Return a translation to an elementwise operator, in which scalings of weights are folded."""
 
     def put(to: Translation, node: Any) -> None:
         is_plain = not node.kwargs and all(hasattr(term, "meta") for term in node.args)
@@ -372,7 +372,7 @@ def _expand(to: Translation, node: Any) -> None:
 
 
 def _cut_part(to: Translation, node: Any, axis: int, first: int, end: int, *, whole: bool = True) -> None:
-    """Add a slice of a node's argument along an axis. The axis is removed unless `whole`."""
+    """Add a slice of a node's argument along an axis. The axis is removed, except with `whole`."""
     x = node.args[0].args[0] if is_result(node) else node.args[0]
     sizes = [to.integers(number) for number in (first, end, axis, 1)]
     part = to.put(node, "Slice", to.name(x), *sizes, of="" if whole else f"{node.name}.part")

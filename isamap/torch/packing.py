@@ -67,7 +67,7 @@ class Contents:
         self.turn = 0
 
     def differ(self) -> bool:
-        """Return whether a change is detected, with a warning if earlier calls may have missed it."""
+        """Return whether weights have changed, with a warning if earlier calls may have used old ones."""
         if self.memory[self.places].tobytes() != self.sample:
             return True
         if not self.blocks:
@@ -183,7 +183,7 @@ class PackedGraph:
             self._seen = None
 
     def _key(self, tensors: Sequence[Any]) -> tuple[int, ...]:
-        """Return the identity of weights: addresses and version counters."""
+        """Return a key of weights: their addresses and version counters."""
         try:
             versions: tuple[int, ...] = tuple(map(self._version, tensors))
         except RuntimeError:  # of tensors for inference, whose changes torch does not count
@@ -191,7 +191,7 @@ class PackedGraph:
         return (*map(self._address, tensors), *versions, self._changes)
 
     def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> TorchProgram:
-        """Return the program with these weights packed, or after many changes, one that reads them in each call."""
+        """Return a program with these weights packed. After many changes, return one that reads them in each call."""
         with self._lock:
             if self._plain is not None:
                 return self._plain
@@ -219,7 +219,7 @@ class PackedGraph:
 
 
 def _unpack_products(graph: Any, known: set[Any]) -> None:
-    """Replace products with four-bit weights in torch's own layout by products with the matrix that they stand for.
+    """Replace products with torch's packed four-bit weights by products with plain matrices.
 
     Only torch knows the layout, which differs among processors. Its product with the unit matrix is that matrix,
     computed once: each element is a single weight with its scale and zero point, in the type of the product.
@@ -251,7 +251,7 @@ def _picked(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
 
 
 def _of_weights_alone(graph: Any, weights: frozenset[Any], given_back: set[Any]) -> Iterator[Any]:
-    """Yield, in graph order, the nodes that are equal in each call and not results."""
+    """Yield, in graph order, the nodes whose values depend on weights alone and are no results."""
     random = import_module("torch").Tag.nondeterministic_seeded
     known = set(weights)
     for node in graph.nodes:

@@ -95,7 +95,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Where a node of a graph runs: in a kernel, by torch ("eager"), or "nowhere" (a view)."""
+    """The place where a node of a graph runs: a kernel, torch ("eager"), or "nowhere" for a view."""
 
     node: str
     operation: str
@@ -190,7 +190,7 @@ def locate(graph: Any, options: Options) -> tuple[Options, Any]:
 
 
 def refusal(node: Any, where: Any) -> str:
-    """Return why no kernel performs a node with tensors on a device of torch, or "" if one may."""
+    """Return why no kernel can perform a node with tensors on a device, or ""."""
     name, terms = name_of(node), [term.meta.get("val") for term in node.all_input_nodes]
     is_of_sizes = terms and not any(hasattr(term, "layout") for term in terms)
     if is_of_sizes or not any(name in table for table in (OPERATIONS, PARTS, POINTWISE, ROWS)):
@@ -219,7 +219,7 @@ def refusal(node: Any, where: Any) -> str:
 
 
 def _candidates(graph: Any, known: Mapping[Any, Any]) -> Iterator[Any]:
-    """Yield the nodes that compute something in each call."""
+    """Yield the nodes that compute something in each call of the graph."""
     for node in graph.nodes:
         if node.op == "call_function" and node not in known and not is_result(node) and not is_view(node):
             yield node
@@ -252,7 +252,7 @@ class _Parts:
         self.needed = self._needed_nodes()
 
     def _levels(self) -> dict[Any, int]:
-        """Return, by node, the level after whose segment it is available, or -1 without dependences."""
+        """Return for each node the level after which it is available. It is -1 for a node that needs no other."""
         when: dict[Any, int] = {}
         barrier = drawn = -1
         random = import_module("torch").Tag.nondeterministic_seeded
@@ -272,7 +272,7 @@ class _Parts:
         return when
 
     def _reach(self, node: Any, when: Mapping[Any, int]) -> int:
-        """Return the first level whose segment may read a node."""
+        """Return the first level whose segment can read a node."""
         if node in self.inside or node.op == "placeholder" or node in self.known:
             return when[node]
         if node not in self.refused and (is_view(node) or is_result(node)):
@@ -361,7 +361,7 @@ def _compile_segments(parts: _Parts, options: Options, device: Any) -> dict[int,
 
 
 def _lower_segment(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported:
-    """Return the program of a segment. Failed nodes are recorded."""
+    """Return the program of a segment, and record the nodes that have failed."""
     inputs = tuple(signature(node, name) for node, name in to.inputs.items())
     outputs: list[Signature] = []
     for node in results:
@@ -392,7 +392,7 @@ def _refuse_moves(parts: _Parts, to: Translation, found: Imported) -> None:
 
 
 def _blame(parts: _Parts, to: Translation, found: Imported, how: ModelOptions, error: IsamapError) -> None:
-    """Record the nodes whose kernels the machine cannot perform, or all nodes of the segment."""
+    """Record the nodes whose kernels a machine cannot perform, or else all nodes of the segment."""
     for tensor, reason in explain_refused_kernels(found.whole(), how).items():
         parts.failed |= {to.source(node): reason for node in found.trace.origins.get(tensor, ())}
     if not parts.failed:
@@ -589,7 +589,7 @@ def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
 
 
 def as_foretold(node: Any) -> Callable[[Any], Any]:
-    """Return a function that returns a tensor in the predicted layout, copied if necessary."""
+    """Return a function that copies a tensor, if necessary, to the layout that was predicted for a node."""
     found = layout_of(node)
 
     def seen(tensor: Any) -> Any:
@@ -634,7 +634,7 @@ class Alone:
 
     @staticmethod
     def of(members: Sequence[Any], reads: Sequence[Any]) -> Alone:
-        """Return the part of a segment that reads other nodes."""
+        """Return the nodes of a segment with the nodes that they read."""
         inside, nodes, given = set(members), set[Any](), set(reads)
         waiting = list(members)
         while waiting:

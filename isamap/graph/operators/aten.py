@@ -168,7 +168,7 @@ def _entry(name: str) -> Formula | Optioned | None:
 
 
 def count_of(name: str) -> int:
-    """Return how many arguments of an operation are terms: tensors, or numbers in their place."""
+    """Return how many arguments of an operation are terms, which are tensors or numbers."""
     match _entry(name):
         case Formula(template):
             return 2 if "{1}" in template else 1
@@ -204,7 +204,7 @@ def _elementwise(o: Applied) -> Value:
 
 
 def _value_of(o: Applied, given: Sequence[TextTerm], promoted: str, result: str) -> TextTerm:
-    """Return the value that a node computes from its terms, in its result type. Raises: NotTaken."""
+    """Return the value of a node, computed from its terms in its result type. Raises: NotTaken."""
     match _entry(o.node.op):
         case Formula(template, kinds, is_truth):
             compared = promoted if is_truth else result

@@ -114,7 +114,7 @@ def _bytes_in_panels(weights: BlockedWeights, inside: Sequence[int]) -> Value:
 
 
 def _strides_clause(value: Value) -> str:
-    """Return the words that state the distances of neighbours, of which vectors read several."""
+    """Return the words that declare the distances of neighbours, so that vectors can read several of them."""
     return f" strides({', '.join(('any', *map(str, value.walk[1:])))})" if value.rank > 1 else ""
 
 
@@ -158,7 +158,7 @@ def _sum_blocks(
 
 
 def _quantise_rows(o: Applied, x: Value) -> Sequence[Value]:
-    """Return rows quantised by block: bytes, the scale of a block's largest number as 127, and sums of bytes."""
+    """Return rows quantised by block: the bytes, a scale per block, and the sums of the bytes."""
     text, (*rows, blocks, p, q, k) = o.text(), x.shape
     axes, loops = axes_of(x.shape)
     *m, g = axes[:-3]

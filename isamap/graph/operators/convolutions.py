@@ -80,7 +80,7 @@ def convolve(
 
 
 def _taken_out(point: Value, w: Value, bias: Value | None) -> Value | None:
-    """Return the bias minus the image's zero point times each filter's sum, or None if one is unknown.
+    """Return a bias minus the image's zero point times the sum of each filter, or None if one is unknown.
 
     Products are then of bytes as they lie, which machines multiply. Taps beyond the image read the zero point.
     Source: Jacob et al. 2018, equation 7.
@@ -101,7 +101,7 @@ LEAST_LANES = 8
 
 
 def _several(*sizes: int) -> tuple[int, ...]:
-    """Return the sizes without ones, which would separate neighbouring axes in a kernel's text."""
+    """Return the sizes without those that are 1."""
     return tuple(size for size in sizes if size != 1)
 
 

@@ -267,7 +267,7 @@ def _pow(o: Applied) -> Value:
 
 
 def _whole_power(o: Applied, x: Value, y: Value) -> Value:
-    """Return an integer power by repeated squaring, which wraps.
+    """Return an integer raised to an integer power by repeated squaring. The result wraps around.
 
     A negative exponent gives the exact result for the bases 1 and -1, and 0 for others.
     """
@@ -289,7 +289,7 @@ def _whole_power(o: Applied, x: Value, y: Value) -> Value:
 
 
 def _add(o: Applied) -> Value:
-    """Return a sum. A band mask of 0 and -inf becomes a `select`, so that index comparisons bound loops."""
+    """Return a sum. A band mask of 0 and -inf becomes a `select`, whose condition can bound loops."""
     for x, added in ((o[0], o[1]), (o[1], o[0])):
         if x.known is None and added.known is not None and x.dtype == added.dtype and added.rank > 1:
             kept = np.asarray(added.known == 0)

@@ -20,7 +20,7 @@ from isamap.ir import DTYPES
 
 
 def _known_only(o: Applied) -> Value:
-    """Refuse a node whose result is not known at compile time. Raises: NotTaken."""
+    """Refuse a node whose result should have been known at compile time. Raises: NotTaken."""
     for number in range(len(o.inputs)):
         o.known(number)
     raise NotTaken("its result is too large to be computed before the model runs, or its inputs are wrong")

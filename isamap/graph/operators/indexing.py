@@ -62,7 +62,7 @@ def _compress(o: Applied) -> Value:
 
 
 def _places(o: Applied, mask: Value) -> Value:
-    """Return the positions of true values in a row."""
+    """Return the positions of the true values of a mask."""
     size, count = o.making.counted(mask.count)
     places = o.making.fresh("i64", (size,))
     o.making.move("non_zero", (mask.shaped((mask.count,)),), (places, count), 1, mask.count)
@@ -118,7 +118,7 @@ def _unique(o: Applied) -> tuple[Value, ...]:
 
 
 def _lead(o: Applied, x: Value, indices: Value) -> tuple[int, ...]:
-    """Return the sizes for moves with indices along one axis."""
+    """Return the sizes that a move needs if indices apply to one axis."""
     if indices.rank != x.rank or indices.dtype not in ("i32", "i64"):
         raise NotTaken(f"indices {indices.dtype}{list(indices.shape)} for {list(x.shape)}")
     axis = o.axis(o.integer("axis", 0), x.rank)
@@ -251,7 +251,7 @@ def _reverse_sequence(o: Applied) -> Value:
 
 
 def _rows(shape: Sequence[int], time: int) -> tuple[Value, Value]:
-    """Return the factor per step and the offset per sequence with which rows are numbered."""
+    """Return the step of row numbers from one time to the next, and their offset for each sequence."""
     if time == 0:
         return known_value(np.asarray(shape[1]), "i64"), known_value(
             np.arange(shape[1]).reshape(1, -1), "i64"

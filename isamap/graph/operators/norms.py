@@ -35,7 +35,7 @@ def _batch(o: Applied) -> Value | tuple[Value, ...]:
 
 
 def _spread(value: Value, x: Value) -> Value:
-    """Return a number for each channel, broadcast over images."""
+    """Return one number per channel as a value that is broadcast over images."""
     return value.shaped((value.count, *(1 for _ in x.shape[2:])))
 
 

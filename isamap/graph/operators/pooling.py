@@ -84,7 +84,7 @@ def windows(o: Applied, image: Sequence[int], window: Sequence[int], *, ceil: bo
 
 
 def index_kept(index: Sequence[str], shape: Sequence[int], first: int) -> list[str]:
-    """Return an index in which axes of length 1, from `first` on, keep their counter."""
+    """Return an index with the counter of axes of length 1, from the axis `first` on."""
     return [
         i if n >= first or size != 1 else "0" for n, (i, size) in enumerate(zip(index, shape, strict=True))
     ]
@@ -108,7 +108,7 @@ def lowest(dtype: str) -> str:
 
 
 def is_extreme(element: str, found: str, dtype: str) -> str:
-    """Return a condition that an element equals the maximum or minimum that was found.
+    """Return the condition that an element is the extreme value. A NaN is the extreme of a window with NaN.
 
     If one of the elements is NaN, NaN was found, and each NaN is it.
     """

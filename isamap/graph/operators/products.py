@@ -123,7 +123,7 @@ def is_zero(point: Value | None) -> bool:
 
 
 def known_start(weights: Array, point: Array, onto: Value | None) -> Value:
-    """Return known initial values of sums: a summand minus the zero point times each column's sum, or None."""
+    """Return the known initial values of sums: a summand minus the zero point times the weights' sums, or None."""
     sums = weights.astype(np.int64).sum(axis=-2, keepdims=True)
     start = (0 if onto is None or onto.known is None else onto.known) - int(point.reshape(-1)[0]) * sums
     return Value.of(start.astype(np.int32))
@@ -132,7 +132,7 @@ def known_start(weights: Array, point: Array, onto: Value | None) -> Value:
 def _taken_out(
     text: KernelText, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str
 ) -> str:
-    """Return the correction for the left zero point: it, times the sum of a column of known weights.
+    """Return the correction for a left zero point: it is multiplied by the sum of a column of known weights.
 
     Products are then of bytes as they lie, which machines multiply. Source: Jacob et al. 2018, equation 7.
     """

@@ -48,7 +48,7 @@ def _of(text: KernelText, value: Value, at: list[str], axis: int, block: int) ->
 
 
 def _is_none(point: TextTerm) -> bool:
-    """Return whether a zero point is always 0, so that kernels ignore it."""
+    """Return whether a zero point is always 0."""
     return point.text in (f"{point.dtype}(0)", f"{point.dtype}(0.0)")
 
 
@@ -99,7 +99,7 @@ def _quantize(o: Applied) -> Value:
 
 
 def _quantize_coded(o: Applied, x: Value, scale: Value, zero: Value | None, dtype: str) -> Value:
-    """Return numbers quantised to a type that the language lacks, via f32, or via bytes with fewer values."""
+    """Return numbers quantised to a type that the language does not have, by way of f32 or of bytes."""
     if dtype.startswith("f"):
         quotient = _quantize(replace(o, inputs=(x, scale, known_value([0], "f32"))))
         return encode_numbers(
@@ -174,12 +174,12 @@ def requantise_sums(
 
 
 def _in_f32(zero: Value) -> Value:
-    """Return a zero point in the type of the sum that it is added to. A learned one is unchanged."""
+    """Return a zero point in the type of the sum that it is added to."""
     return Value.of(zero.known.astype(np.float32)) if zero.known is not None else zero
 
 
 def _along(value: Value, rank: int, axis: int) -> Value:
-    """Return one number for all elements, or one per position of an axis. Other values are unchanged."""
+    """Return one number for all elements, or one for each position of an axis."""
     if value.count == 1:
         return value.shaped(())
     return value.shaped([value.count if n == axis else 1 for n in range(rank)]) if value.rank == 1 else value
@@ -225,7 +225,7 @@ def _linear_conv(o: Applied) -> Value:
 
 
 def _summands(bias: Value | None) -> tuple[Value | None, Value | None]:
-    """Return a bias as a summand of the integer sums, or as a float summand of the dequantised result."""
+    """Return a bias as a summand of integer sums, or as one of the dequantised result. The other one is None."""
     return (None, bias) if bias is not None and DTYPES[bias.dtype].is_float else (bias, None)
 
 

@@ -20,7 +20,7 @@ from isamap.ir import DTYPES
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """The range of a reduction: the result's sizes with and without reduced axes, and its indices."""
+    """The range of a reduction: sizes of the result with and without the reduced axes, and the indices."""
 
     kept: tuple[int, ...]
     shape: tuple[int, ...]
@@ -126,7 +126,7 @@ def highest(dtype: str) -> str:
 
 
 def _of_none(o: Applied, x: Value, over: Over, how: Reduction) -> Value:
-    """Return the result of a reduction over no elements."""
+    """Return the result of a reduction of zero elements."""
     known = DTYPES[x.dtype]
     empty = how.empty
     if not known.is_float and how.start in ("low", "high"):
@@ -179,7 +179,7 @@ def _arg(operator: str) -> Lowered:
 
 
 def arg(o: Applied, x: Value, axis: int, over: Over, operator: str, *, is_last: bool) -> Value:
-    """Return the indices of the largest (`max`) or smallest elements along an axis."""
+    """Return the positions of the largest elements (`max`) or of the smallest ones along an axis."""
     text, inside = o.text(), wide_type(x.dtype)
     y = text.write("i64", over.kept)
     best = text.temp(inside, over.kept)

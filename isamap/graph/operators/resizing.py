@@ -238,7 +238,7 @@ def resize_axes(o: Applied, x: Value, axes: Mapping[int, ResizedAxis], how: Inte
 
 
 def _repeats(along: ResizedAxis, places: Array, weights: Array) -> bool:
-    """Return whether each element is repeated equally often."""
+    """Return whether resizing only repeats each element equally often."""
     if places.shape[1] != 1 or np.any(weights != 1) or along.behind % along.before:
         return False
     times = along.behind // along.before

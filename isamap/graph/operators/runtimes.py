@@ -24,7 +24,7 @@ from isamap.graph.terms import NotTaken, cast, number, wide_type
 
 
 def _refuse(o: Applied, *places: int, **attributes: float) -> None:
-    """Refuse an input at one of these positions, and attributes with other values. Raises: NotTaken."""
+    """Refuse a node with an input at one of these positions, or with other values of attributes. Raises: NotTaken."""
     for place in places:
         if o.optional(place) is not None:
             raise NotTaken(f"with its input {place}, `{o.node.inputs[place]}`, it has no kernel here")
@@ -34,14 +34,14 @@ def _refuse(o: Applied, *places: int, **attributes: float) -> None:
 
 
 def _plus(o: Applied, first: Value, *others: Value | None) -> Value:
-    """Return the sum of the values that are not None."""
+    """Return the sum of the given values, of which some may be None."""
     there = [first, *(value for value in others if value is not None)]
     terms = (f"{{{n}}}" for n in range(len(there)))
     return o.map(f"({' + '.join(terms)})", *there) if len(there) > 1 else first
 
 
 def _parts(o: Applied, x: Value, axis: int, *sizes: int) -> tuple[Value, ...]:
-    """Return parts with the given sizes along an axis."""
+    """Return the parts of a value along an axis, with the given sizes."""
     return o.calls("Split", (x, known_value(sizes, "i64")), len(sizes), axis=axis)
 
 
@@ -424,7 +424,7 @@ def _dynamic_lstm(o: Applied) -> tuple[Value, ...]:
 
 
 def _lstm_turn(o: Applied, turn: int) -> tuple[Value, Value, Value]:
-    """Return the hidden states of one direction, [steps, 1, batch, size], and its last state and cell."""
+    """Return the hidden states of one direction, [steps, 1, batch, size], with the last state and cell."""
 
     def own(place: int) -> Value | None:
         value = o.optional(place)
