@@ -6,6 +6,7 @@ a run can be repeated, unless `--hypothesis-profile=search` asks for new ones.
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from collections.abc import Iterator
@@ -51,6 +52,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # They run the same lines over and over, which takes several times as long where each is counted.
         if {"properties", "execution"} & {*item.path.parts} and config.getoption("tier") == "fast":
             item.add_marker("no_cover")
+
+
+def pytest_collection_finish() -> None:
+    """Keep modules and collected tests, which live until the end, out of the searches for cycles."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
