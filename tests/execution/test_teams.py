@@ -10,9 +10,8 @@ from math import prod
 
 import pytest
 
-from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.driver.runnable import prepare
+from isamap.driver.runnable import PreparedKernel, prepare
 from isamap.driver.verifying import verify_case
 from isamap.emit.lanes import emit_lanes
 from isamap.ir import Index
@@ -65,10 +64,16 @@ TEAM_SIZES = {"M": 50, "N": 20, "K": 9}
 
 
 @cache
+def verified(machine: str, schedule: str) -> PreparedKernel:
+    """Return the product with a schedule, which computes the right results: several tests share it."""
+    prepared = prepare(Request(product("f16", "f32"), machine, SIZES, schedule=Source("given", schedule)))
+    found = verify_case(prepared, SIZES, "random")
+    assert found.ok, found.problems
+    return prepared
+
+
 def program_of(machine: str) -> LoweredProgram:
-    kernel = product("f16", "f32")
-    given = Source("given", MATRIX[machine])
-    made = compile_kernel(Request(kernel, machine, SIZES, schedule=given, model=True)).program
+    made = verified(machine, MATRIX[machine]).program.compilation.program
     assert made is not None
     return made
 
@@ -80,11 +85,7 @@ def test_the_last_part_of_an_axis_takes_no_memory_of_a_block_besides_that_of_who
 
 @pytest.mark.parametrize("machine", MATRIX)
 def test_four_instances_share_the_tiles_of_a_block(machine: str) -> None:
-    kernel = product("f16", "f32")
-    given = Source("given", MATRIX[machine])
-    prepared = prepare(Request(kernel, machine, SIZES, schedule=given))
-    found = verify_case(prepared, SIZES, "random")
-    assert found.ok, found.problems
+    prepared = verified(machine, MATRIX[machine])
     assert ", 128, given" in prepared.program.emitted.source, "a launch of four times 32 lanes"
 
 
@@ -95,14 +96,12 @@ def test_sums_stay_in_registers_while_the_tiles_of_a_block_are_staged_in_parts(
 ) -> None:
     outside = MATRIX[machine]
     inside = outside.replace("{ for k by 32 {", "{ hold; for k by 32 {").replace("    hold;\n", "")
-    given = Source("given", inside.replace(" in shared", f"{ahead} in shared"))
-    loads: list[int] = []
-    for schedule in (Source("given", outside), given):
-        prepared = prepare(Request(product("f16", "f32"), machine, SIZES, schedule=schedule))
-        found = verify_case(prepared, SIZES, "random")
-        assert found.ok, found.problems
-        loads.append(sum(_counted(prepared.program.compilation.program)))
-    assert loads[0] > loads[1], "sums are loaded for each part of k, or once"
+    given = inside.replace(" in shared", f"{ahead} in shared")
+    each, once = (
+        sum(_counted(verified(machine, schedule).program.compilation.program))
+        for schedule in (outside, given)
+    )
+    assert each > once, "sums are loaded for each part of k, or once"
 
 
 def test_the_scheduler_decides_how_far_ahead_tiles_are_copied() -> None:
