@@ -34,8 +34,9 @@ STATIC_CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
 TYPES = ("-m", "pyright", "--pythonpath", sys.executable)
 
 # Two workers: the tests compile and run native code, and small machines have two cores. `-n 8` overrides it.
-# Each takes half of the files in turn, so that what the tests of a file share is made once.
-TESTS = ("-m", "pytest", "-n", "2", "--dist", "worksteal")
+# Each takes half of the files in turn, so that what the tests of a file share is made once. The longest are named:
+# they belong to the exhaustive tests unless nothing shorter finds the same kind of fault (tests/clocked.py).
+TESTS = ("-m", "pytest", "-n", "2", "--dist", "worksteal", "--durations=40", "--durations-min=1")
 # Python 3.11 traces each line each time: a unit test takes three times as long.
 COVERAGE = ("--cov", "--cov-report=term")
 

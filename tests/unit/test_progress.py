@@ -31,6 +31,12 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
+    def wait_for(self, text: str) -> None:
+        """Wait until a text is shown, for a minute at most: a computer may have other work."""
+        until = time.monotonic() + 60
+        while text not in self.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
+
 
 def test_a_kernel_is_named_by_its_words_and_sizes() -> None:
     assert ahead.label_of(CONV) == "conv relu 1×56×56×64, 3×3×64×64 → 1×56×56×64"
@@ -61,8 +67,8 @@ def test_a_terminal_has_a_bar_and_the_time_that_is_left(monkeypatch: pytest.Monk
         watch("conv 3×3", 1, 31)
         watch("conv 3×3", 12, 31)
         patched.undo()
-        time.sleep(0.6)
-    assert "[=====       ] conv 3×3, 12 of 31, about 16 s left" in terminal.getvalue()
+        terminal.wait_for(bar := "[=====       ] conv 3×3, 12 of 31, about 16 s left")
+    assert bar in terminal.getvalue()
     assert terminal.getvalue().endswith(progress.CLEAR)
 
 
@@ -73,7 +79,10 @@ def test_a_bar_is_not_mixed_with_records(flag: str, shows: bool, monkeypatch: py
     monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
     with progress.log_progress(quiet=flag == "--quiet", verbose=flag == "-v"), Progress() as watch:
         watch("conv 3×3", 1, 31)
-        time.sleep(0.1)
+        if shows:
+            terminal.wait_for(progress.CLEAR)
+        else:
+            time.sleep(0.1)
     assert (progress.CLEAR in terminal.getvalue()) == shows
     assert (
         re.search(r"^\d\d:\d\d:\d\d conv 3×3, 1 of 31$", terminal.getvalue(), re.MULTILINE) is None
@@ -128,7 +137,7 @@ def test_work_with_a_limit_shows_the_time_that_is_left_at_most(monkeypatch: pyte
     monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
     with Progress() as watch:
         watch(Limited("schedule", 3.4))
-        time.sleep(0.6)
+        terminal.wait_for("schedule, at most")
     assert re.search(r"\[=*\s*\] schedule, at most 3 s left … [01] s", terminal.getvalue())
 
 
@@ -137,9 +146,9 @@ def test_a_commands_own_progress_replaces_that_of_all_commands(monkeypatch: pyte
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
     with Progress("doctor"):
-        time.sleep(0.1)
+        terminal.wait_for("doctor … 0 s")
         with Progress("match"):
-            time.sleep(0.4)
+            terminal.wait_for("match … 0 s")
         time.sleep(0.3)
     said = terminal.getvalue()
     assert "doctor … 0 s" in said
@@ -147,13 +156,13 @@ def test_a_commands_own_progress_replaces_that_of_all_commands(monkeypatch: pyte
     assert said.endswith(progress.CLEAR)
 
 
-def nothing_is_damaged() -> tuple[str, ...]:
-    time.sleep(0.3)
-    return ()
-
-
 def test_each_command_shows_that_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
+
+    def nothing_is_damaged() -> tuple[str, ...]:
+        terminal.wait_for("cache verify")
+        return ()
+
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "DELAY_SECONDS", 0.0)
     monkeypatch.setattr("isamap.cli.cache_command.list_damaged", nothing_is_damaged)

@@ -52,10 +52,11 @@ WINNER = Winner(
 
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a data folder of one's own."""
+    """Return a data folder of one's own. The cache is, too: other tests go on with theirs when it is cleared."""
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("ISAMAP_DATA_DIR", str(folder))
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
     return folder
 
 
