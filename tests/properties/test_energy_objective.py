@@ -109,6 +109,7 @@ def compare(kernel: str, machine: Path, sizes: dict[str, int], heuristic: str) -
     )
 
 
+@pytest.mark.exhaustive(fast=3)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda path: path.stem)
 def test_the_objective_costs_what_is_counted(machine: Path, tmp_path: Path) -> None:
     described = with_energies(machine, tmp_path)
