@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 _TORCH_NAMES = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i8": "int8", "u8": "uint8",
@@ -27,10 +28,10 @@ _SCALARS: Mapping[str, Any] = {
 
 
 class DeviceProgram:
-    """The kernels of a program, loaded into the context that is current at the first call.
+    """The kernels of a program, loaded at the first call for each device, into the context that torch uses there.
 
-    `library` replaces the library of the driver that the plan names, and `plan` the file of the plan. The images
-    stay loaded until the process ends.
+    `library` replaces the library of the driver that the plan names, and `plan` the file of the plan. Any thread may
+    call it. The images are unloaded with the program, so keep it as long as a CUDA graph that recorded its calls.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class DeviceProgram:
         images: dict[str, str] = self.plan.get("images", {name: f"{name}.{self.plan['image']}"})
         self._images = {own: Path(folder) / file for own, file in images.items()}
         self._library = library
-        self._kernels: dict[str, ctypes.c_void_p] = {}
+        self._loaded: dict[int, tuple[ctypes.c_void_p, dict[str, ctypes.c_void_p]]] = {}
         self._prepared: tuple[Any, list[tuple[Any, ...]], list[Any]] | None = None
         self._checked: tuple[Any, ...] | None = None
 
@@ -68,16 +69,15 @@ class DeviceProgram:
                     self._launch(places, like, stream, scalars)
 
     def _launch(self, places: Sequence[int], like: Any, stream: int, scalars: Mapping[str, float]) -> None:
-        if not self._kernels:
-            self._load()
+        kernels = self._enter(like.device.index or 0)
         # The allocator reuses these buffers in the order of the stream that is torch's current one here.
         size = like.element_size()
         buffers = [like.new_empty(max(1, -(-buffer["bytes"] // size))) for buffer in self.plan["buffers"]]
         places = (*places, *(buffer.data_ptr() for buffer in buffers))
-        key = (*places, *sorted(scalars.items()))
+        key = (like.device.index, *places, *sorted(scalars.items()))
         prepared = self._prepared
         if prepared is None or prepared[0] != key:
-            prepared = self._prepared = (key, *self._prepare(places, scalars))
+            prepared = self._prepared = (key, *self._prepare(kernels, places, scalars))
         for kernel, blocks, lanes, size, given in prepared[1]:
             self._driver(
                 "launch", kernel, blocks, 1, 1, lanes, 1, 1, size, ctypes.c_void_p(stream), given, None
@@ -96,26 +96,43 @@ class DeviceProgram:
         if names != set(scalars):
             raise ValueError(f"give the scalars {sorted(names)} by name, not {sorted(scalars)}")
 
-    def _load(self) -> None:
-        """Load the images, and find their kernels."""
-        if self._library is None:
-            self._library = ctypes.CDLL(self.plan["driver"]["library"])
-        modules: dict[str, ctypes.c_void_p] = {}
+    def _enter(self, number: int) -> dict[str, ctypes.c_void_p]:
+        """Make a device's context the current one of this thread, and return the kernels there, loaded once."""
+        if number not in self._loaded:
+            if self._library is None:
+                self._library = ctypes.CDLL(self.plan["driver"]["library"])
+            context, device = ctypes.c_void_p(), ctypes.c_int()
+            if "retain" in self.plan["driver"]:
+                self._driver("begin", 0)
+                self._driver("device", ctypes.byref(device), number)
+                self._driver("retain", ctypes.byref(context), device)
+                self._driver("enter", context)
+            modules: dict[str, ctypes.c_void_p] = {}
+            finalize(self, _unload, self._library, self.plan["driver"], context, device, modules)
+            self._loaded[number] = context, self._load(modules)
+        context, kernels = self._loaded[number]
+        if context:
+            self._driver("enter", context)
+        return kernels
+
+    def _load(self, modules: dict[str, ctypes.c_void_p]) -> dict[str, ctypes.c_void_p]:
+        """Load the images into the current context, and return their kernels."""
         kernels: dict[str, ctypes.c_void_p] = {}
         for launch, _ in launches_of(self.plan["launches"]):
             name, image = launch["kernel"], launch.get("image", next(iter(self._images)))
             if image not in modules:
-                modules[image] = ctypes.c_void_p()
-                self._driver("load", ctypes.byref(modules[image]), self._images[image].read_bytes())
+                module = ctypes.c_void_p()
+                self._driver("load", ctypes.byref(module), self._images[image].read_bytes())
+                modules[image] = module
             if name not in kernels:
                 kernels[name] = ctypes.c_void_p()
                 self._driver("find", ctypes.byref(kernels[name]), modules[image], name.encode())
                 if size := launch["reserved_bytes"]:
                     self._driver("permit", kernels[name], self.plan["permitted"], size)
-        self._kernels = kernels
+        return kernels
 
     def _prepare(
-        self, addresses: Sequence[int], scalars: Mapping[str, float]
+        self, kernels: Mapping[str, Any], addresses: Sequence[int], scalars: Mapping[str, float]
     ) -> tuple[list[tuple[Any, ...]], list[Any]]:
         """Return each launch with its packed arguments, and the values that these point to."""
         names = [own["name"] for own in (*self.plan["arrays"], *self.plan["buffers"])]
@@ -136,7 +153,7 @@ class DeviceProgram:
                     values.append(ctypes.c_int64(number))
             given = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
             kept.append(values)
-            kernel = self._kernels[launch["kernel"]]
+            kernel = kernels[launch["kernel"]]
             launches.append((kernel, launch["blocks"], launch["lanes"], launch["reserved_bytes"], given))
         return launches, kept
 
@@ -144,6 +161,19 @@ class DeviceProgram:
         name = self.plan["driver"][step]
         if status := self._library[name](*given):
             raise RuntimeError(f"{name} of {self.plan['driver']['library']} ended with {status}")
+
+
+def _unload(
+    library: Any, driver: Mapping[str, str], context: Any, device: Any, modules: Mapping[str, Any]
+) -> None:
+    """Unload images when the launches of their context have ended, and release the context."""
+    if context:
+        library[driver["enter"]](context)
+        library[driver["wait"]]()
+    for module in modules.values():
+        library[driver["unload"]](module)
+    if context:
+        library[driver["release"]](device)
 
 
 def launches_of(

@@ -77,6 +77,13 @@ int cuModuleLoadData(void **module, const void *image) {
   *module = notes;
   return fprintf(notes, "load %%.4s\\n", (const char *)image) < 0;
 }
+static _Thread_local void *current;
+int cuInit(unsigned flags) { return flags; }
+int cuDeviceGet(int *device, int number) { return *device = number; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)known; return device; }
+int cuCtxSetCurrent(void *context) { return (current = context) == NULL; }
+int cuCtxSynchronize(void) { return current == NULL; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return device; }
 int cuModuleUnload(void *module) { return fclose(module); }
 int cuModuleGetFunction(void **kernel, void *module, const char *name) {
   for (size_t at = 0; at < sizeof known / sizeof *known; at++) {
@@ -112,7 +119,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs g
 class Tensor:
     """The part of a tensor of torch that the call reads, for an array."""
 
-    device = SimpleNamespace(type="cuda")
+    device = SimpleNamespace(type="cuda", index=0)
 
     def __init__(self, array: np.ndarray[Any, Any], name: str) -> None:
         self.array, self.shape, self.dtype = array, array.shape, f"torch.{name}"

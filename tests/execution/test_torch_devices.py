@@ -7,9 +7,12 @@ memory for those of the device. It notes each call, and hands the arguments to t
 from __future__ import annotations
 
 import ctypes
+import functools
+import gc
 import json
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -107,6 +110,9 @@ class Driver:
     modules: list[Any] = field(default_factory=list[Any])
     kernels: list[tuple[Any, str]] = field(default_factory=list[tuple[Any, str]])
     permitted: dict[int, int] = field(default_factory=dict[int, int])
+    retained: list[int] = field(default_factory=list[int])
+    unloaded: list[int] = field(default_factory=list[int])
+    thread: threading.local = field(default_factory=threading.local)
 
     def __getitem__(self, name: str) -> Callable[..., int]:
         return getattr(self, name)
@@ -136,7 +142,42 @@ class Driver:
 
     print_kernels = staticmethod(device_launches.print_kernels)
 
+    def cuInit(self, flags: int) -> int:
+        return flags
+
+    def cuDeviceGet(self, device: Any, number: int) -> int:
+        device._obj.value = 40 + number
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, context: Any, device: Any) -> int:
+        self.retained.append(device.value)
+        context._obj.value = 100 + device.value
+        return 0
+
+    def cuCtxSetCurrent(self, context: Any) -> int:
+        self.thread.context = context.value
+        return 0
+
+    def cuCtxSynchronize(self) -> int:
+        return self.lacks_context()
+
+    def cuDevicePrimaryCtxRelease_v2(self, device: Any) -> int:
+        self.retained.remove(device.value)
+        return 0
+
+    def cuModuleUnload(self, module: Any) -> int:
+        self.unloaded.append(module.value)
+        return self.lacks_context()
+
+    def lacks_context(self) -> int:
+        """Return the status of CUDA in a thread without a current context."""
+        return (
+            0 if getattr(self.thread, "context", None) in {100 + device for device in self.retained} else 201
+        )
+
     def cuModuleLoadData(self, module: Any, image: bytes) -> int:
+        if status := self.lacks_context():
+            return status
         self.modules.append(ctypes.CDLL(image.decode()))
         module._obj.value = len(self.modules)
         return 0
@@ -151,6 +192,8 @@ class Driver:
         return int(attribute != 8)
 
     def cuLaunchKernel(self, kernel: Any, *given: Any) -> int:
+        if status := self.lacks_context():
+            return status
         blocks, lanes, stream, arguments = (given[n] for n in (0, 3, 7, 8))
         assert [given[n] for n in (1, 2, 4, 5, 9)] == [1, 1, 1, 1, None]
         number: int = kernel.value - 1
@@ -175,6 +218,7 @@ def _driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
     def stream_of(_device: Any) -> Any:
         return SimpleNamespace(cpu_stream=7)
 
+    @functools.wraps(torch.get_device_module)  # torch's tracer reads what this function wraps
     def module_of(_device: Any) -> Any:
         return SimpleNamespace(device=nullcontext, current_stream=stream_of)
 
@@ -236,6 +280,30 @@ def test_nvcc_compiles_each_kernel_of_a_graph(model: str, driver: Driver) -> Non
         assert image.read_bytes()[:4] == b"\x7fELF"
 
 
+def test_any_thread_may_launch_and_a_program_unloads_its_images(driver: Driver) -> None:
+    """A thread of its own has no current context of CUDA, and functions of the driver end with 201 there."""
+    network, x = mlp()
+    found: list[Any] = []
+
+    def run() -> None:
+        torch._dynamo.reset()
+        with torch.no_grad():
+            found.append(torch.compile(network, backend="isamap", options={"machine": SM80})(x))
+
+    for _ in range(2):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert len(found) == 2
+    torch.testing.assert_close(found[1], network(x), rtol=1e-4, atol=1e-5)
+    assert set(driver.retained) == {40}
+    found.clear()
+    torch._dynamo.reset()
+    gc.collect()
+    assert sorted(driver.unloaded) == [number + 1 for number in range(len(driver.modules))]
+    assert not driver.retained
+
+
 def test_buffers_are_allocated_on_the_stream_that_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch gives the memory of a buffer to later calls on the stream that was current at its allocation."""
     current, seen = [7], list[tuple[str, int]]()
@@ -274,7 +342,7 @@ def test_buffers_are_allocated_on_the_stream_that_launches(monkeypatch: pytest.M
         "driver": {"library": "none", "launch": "launch"},
     }  # fmt: skip
     program = DeviceProgram("", "k", {"launch": launched}, plan)
-    program._kernels = {"k": ctypes.c_void_p(1)}  # pyright: ignore[reportPrivateUsage] - nothing is loaded
+    program._loaded[0] = ctypes.c_void_p(), {"k": ctypes.c_void_p(1)}  # pyright: ignore[reportPrivateUsage] - nothing is loaded
     x = torch.zeros(2)
     like = SimpleNamespace(device=x.device, element_size=lambda: 4, new_empty=allocate)
     program.launch([x.data_ptr()], like, s=1.0)
