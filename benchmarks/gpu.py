@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import geometric_mean, mean, median
 from typing import Any
 
 Call = Callable[[], Any]
@@ -127,7 +127,7 @@ def _print(
     from isamap.driver.pipeline import compile_kernel
     from isamap.driver.printers import emit_artifact
     from isamap.driver.request import Request
-    from isamap.plan.check.judge import live_registers
+    from isamap.plan.check.judge import live_registers, predict_registers
     from isamap.source import IsamapError
 
     try:
@@ -145,8 +145,14 @@ def _print(
     chosen = [
         (n, next(o for o in options[n.statement] if o.mapping == n.mapping)) for n in made.schedule.nests
     ]
-    registers = max(sum(live_registers(nest, option).values()) for nest, option in chosen)
-    return {"plan": made.program.kernel.name, "predicted_ns": made.schedule.cost_ns, "registers": registers}
+    tiles = max(sum(live_registers(nest, option).values()) for nest, option in chosen)
+    predicted = max(predict_registers(nest, option, made.problem) for nest, option in chosen)
+    return {
+        "plan": made.program.kernel.name,
+        "predicted_ns": made.schedule.cost_ns,
+        "registers": tiles,
+        "predicted_registers": predicted,
+    }
 
 
 # --- where nvcc is -----------------------------------------------------------------------------------------
@@ -167,13 +173,13 @@ def compile_case(folder: Path, plan: str) -> str:
 
 def tabulate(folder: Path) -> list[str]:
     """Return a table of what nvcc made of each case: registers, shared bytes, spills, and matrix instructions."""
-    rows = [
-        "| case | registers: fragments | reported | shared: program | reported | spilled bytes | instructions |"
-    ]
-    rows.append("|---|---:|---:|---:|---:|---:|---|")
+    heads = ("case", "registers: fragments", "predicted", "reported", "shared: program", "reported")
+    rows = [f"| {' | '.join((*heads, 'spilled bytes', 'instructions'))} |"]
+    rows.append("|---|---:|---:|---:|---:|---:|---:|---|")
+    errors: list[float] = []
     for name, case in read_cases(folder).items():
         if "refused" in case:
-            rows.append(f"| {name} | {case['refused']} | | | | | |")
+            rows.append(f"| {name} | {case['refused']} | | | | | | |")
             continue
         said = compile_case(folder / name, case["plan"])
         registers = max(map(int, re.findall(r"Used (\d+) registers", said)))
@@ -185,7 +191,14 @@ def tabulate(folder: Path) -> list[str]:
         declared = max([0, *_declared_bytes(source)])
         made = _instructions(folder / name / f"{case['plan']}.cubin")
         own = f"{declared} + {reserved} at launch" if reserved else declared
-        rows.append(f"| {name} | {case['registers']} | {registers} | {own} | {shared} | {spilled} | {made} |")
+        own_registers = f"{case['registers']} | {case['predicted_registers']} | {registers}"
+        errors.append(abs(case["predicted_registers"] / registers - 1))
+        rows.append(f"| {name} | {own_registers} | {own} | {shared} | {spilled} | {made} |")
+    if errors:
+        rows += [
+            "",
+            f"Registers: error of the prediction {mean(errors):.0%} in the mean, {median(errors):.0%} median.",
+        ]
     return rows
 
 

@@ -172,6 +172,10 @@ class ModelFigures:
 
     A byte that another core has written takes `remote_byte_ns` to be fetched from that core's cache.
 
+    Of the registers of a register memory, the device's compiler takes `kernel_registers_count` for numbers of lanes
+    and intermediate values, `input_registers_count` for the address and the strides of each input, and
+    `loop_registers_count` for the counter and the copies of each loop.
+
     Three have no time in a description, and are orders of magnitude: `call_ns` of one kernel by a program,
     `unpriced_move_ns` of an element that no single instruction moves, and the bandwidth of a memory without links.
     """
@@ -190,6 +194,9 @@ class ModelFigures:
     unpriced_move_ns: float = 1.0
     unlinked_bytes_per_ns: float = 10.0
     remote_byte_ns: float = 0.0
+    kernel_registers_count: int = 0
+    input_registers_count: int = 0
+    loop_registers_count: int = 0
     source: str = ""
 
 

@@ -449,12 +449,21 @@ class Problem:
         return min(self.residents, -(-parts // self.teams(option)))
 
     def registers_of(self, option: NestOption) -> dict[str, int]:
-        """Return the registers of each memory that one instance may use: all that run on a core share the core's."""
+        """Return the registers of each memory that tiles of one instance may use.
+
+        All instances that run on a core share the core's, and the compiler of the device takes some of each.
+        """
         found, of_core = dict(self.registers), dict(self.of_core)
         for memory in found.keys() & of_core.keys():
             own = of_core[memory] // (self._parts_on_core(option) * option.members)
             found[memory] = min(found[memory], own)
-        return found
+        return {memory: max(0, count - self.compiler_registers(option)) for memory, count in found.items()}
+
+    def compiler_registers(self, option: NestOption, loops: int = 1) -> int:
+        """Return the registers that the device's compiler is predicted to take besides those of tiles."""
+        inputs = sum(not operand.is_accumulator for operand in option.operands)
+        model, of_inputs = self.model, self.model.input_registers_count * inputs
+        return model.kernel_registers_count + of_inputs + model.loop_registers_count * loops
 
     def _parts_on_core(self, option: NestOption) -> int:
         return max(1, self.team_threads // option.team) * self.residents_of(option)

@@ -50,6 +50,18 @@ def test_blocks_share_what_a_core_has(
     assert problem.room(option) == {"shared": shared_bytes}
 
 
+def test_the_compilers_own_registers_are_not_free_for_tiles() -> None:
+    """A block of sixteen warps got all registers of a core for its fragments, so that addresses were spilled."""
+    problem, option = on_cores(24, residents=1)
+    model = replace(problem.model, kernel_registers_count=1, input_registers_count=4, loop_registers_count=2)
+    asked = replace(problem, model=model)
+    inputs = sum(not operand.is_accumulator for operand in option.operands)
+    assert asked.compiler_registers(option) == 1 + 4 * inputs + 2 == 11
+    assert asked.compiler_registers(option, loops=3) == 15
+    assert problem.registers_of(option) == {"zmm": 16}
+    assert asked.registers_of(option) == {"zmm": 5}
+
+
 def test_a_core_takes_no_less_than_the_work_of_its_residents_and_the_waits_of_one() -> None:
     problem, option = on_cores(24, residents=2)
     part = part_of(option, {"m": 6})

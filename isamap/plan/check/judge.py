@@ -44,6 +44,15 @@ def live_registers(nest: NestSchedule, option: NestOption) -> dict[str, int]:
     return needed
 
 
+def predict_registers(nest: NestSchedule, option: NestOption, problem: Problem) -> int:
+    """Return the registers that each lane is predicted to use for a nest: of tiles, and of the device's compiler."""
+    covered, loops = {axis.name: axis.extent for axis in option.axes}, 0
+    for loop in nest.loops:
+        loops += not loop.is_unrolled and covered.get(loop.axis, 1) > loop.step
+        covered[loop.axis] = loop.step
+    return sum(live_registers(nest, option).values()) + problem.compiler_registers(option, loops)
+
+
 def _unrolls(nest: NestSchedule, option: NestOption) -> list[tuple[str, int]]:
     """Return the unrolled loops, outermost first, each with its number of issues."""
     extents = {axis.name: axis.extent for axis in option.axes}
