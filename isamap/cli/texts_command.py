@@ -30,7 +30,7 @@ class ExplainOptions(CommandOptions):
 
 def fmt_command(asked: FmtOptions) -> Answer:
     """Write kernels in their canonical form."""
-    from isamap.syntax import format_source
+    from isamap.syntax.parser import format_source
 
     files, check, changed = asked.files, asked.check, list[str]()
     printed = ""

@@ -22,7 +22,8 @@ from isamap.machine.spec import Spec, read_spec
 from isamap.machine.tree import Findings, Node, ScalarNode, Sequence, read_tree
 from isamap.machine.tree import MappingNode as YamlMapping
 from isamap.source import Diagnostic, IsamapError, Source, dataclass, field, replace
-from isamap.syntax import VARIABLE, parse_declarations, parse_module
+from isamap.syntax import VARIABLE, parse_module
+from isamap.syntax.tree_builder import parse_declarations
 
 SUFFIXES = (".yaml", ".yml")
 

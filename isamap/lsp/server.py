@@ -34,7 +34,7 @@ from isamap.lsp.symbols import BUILT_IN
 from isamap.machine.keys import Keys, LeafKey, ListOf, NamedBy, OneOf, Value
 from isamap.machine.spec import MACHINE
 from isamap.source import Diagnostic, Edit, IsamapError, Source, Span, dataclass, read_limited
-from isamap.syntax import format_source
+from isamap.syntax.parser import format_source
 from isamap.version import __version__
 
 PAUSE_SECONDS = 0.25

@@ -28,7 +28,7 @@ class AllowedHeader:
     A header of isamap's own is not a file: its `text` is printed in front of the code that calls it.
     """
 
-    functions: re.Pattern[str]
+    functions: str
     shown: str
     text: str = ""
 
@@ -138,14 +138,14 @@ class Family:
     time, each with its name in `__builtin_cpu_supports` of gcc and clang.
     """
 
-    flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
+    flags: Mapping[str, str] = field(default_factory=dict[str, str])
     features: tuple[str, ...] = ()
     permissions: Mapping[str, int] = field(default_factory=dict[str, int])
     headers: Mapping[str, AllowedHeader] = field(default_factory=dict[str, AllowedHeader])
-    denied: re.Pattern[str] = re.compile("(?!)")
-    types: re.Pattern[str] = re.compile("(?!)")
-    vectors: re.Pattern[str] = re.compile("(?!)")
-    sizeless: re.Pattern[str] = re.compile("(?!)")
+    denied: str = "(?!)"
+    types: str = "(?!)"
+    vectors: str = "(?!)"
+    sizeless: str = "(?!)"
     bytes_asked: str = ""
     registers: Mapping[str, float] = field(default_factory=dict[str, float])
     shown_types: str = ""
@@ -162,17 +162,17 @@ class Family:
         """Return the family that a file describes."""
         types: Any = content.get("types", {})
         return Family(
-            {shown: re.compile(pattern) for shown, pattern in content.get("flags", {}).items()},
+            content.get("flags", {}),
             tuple(content.get("features", ())),
             dict(content.get("permissions", {})),
             {
-                name: AllowedHeader(re.compile(header["functions"]), header["shown"], header.get("text", ""))
+                name: AllowedHeader(header["functions"], header["shown"], header.get("text", ""))
                 for name, header in content.get("headers", {}).items()
             },
-            re.compile(content.get("denied", "(?!)")),
-            re.compile(types.get("names", "(?!)")),
-            re.compile(types.get("vectors", "(?!)")),
-            re.compile(types.get("sizeless", "(?!)")),
+            content.get("denied", "(?!)"),
+            types.get("names", "(?!)"),
+            types.get("vectors", "(?!)"),
+            types.get("sizeless", "(?!)"),
             types.get("bytes_asked", ""),
             types.get("registers", {}),
             types.get("shown", ""),
@@ -293,22 +293,22 @@ def shown_types() -> str:
 
 def is_flag(flag: str) -> bool:
     """Return whether a compiler flag is allowed."""
-    return any(pattern.fullmatch(flag) for family in families() for pattern in family.flags.values())
+    return any(re.fullmatch(pattern, flag) for family in families() for pattern in family.flags.values())
 
 
 def is_c_type(name: str) -> bool:
     """Return whether a C type may hold a register operand."""
-    return any(family.types.fullmatch(name) for family in families())
+    return any(re.fullmatch(family.types, name) for family in families())
 
 
 def is_vector_type(name: str) -> bool:
     """Return whether a C type is one vector register, and neither a mask nor a tuple of vectors."""
-    return any(family.vectors.fullmatch(name) for family in families())
+    return any(re.fullmatch(family.vectors, name) for family in families())
 
 
 def is_sizeless(name: str) -> bool:
     """Return whether only run time knows the size of a C type, so that `sizeof` cannot be used."""
-    return any(f.sizeless.fullmatch(name) for f in families() if f.types.fullmatch(name))
+    return any(re.fullmatch(f.sizeless, name) for f in families() if re.fullmatch(f.types, name))
 
 
 def asked_bytes(name: str, held: int) -> tuple[str, int] | None:
@@ -328,10 +328,10 @@ def is_cast(name: str) -> bool:
 
 def declares(named: Iterable[str], function: str) -> bool:
     """Return whether one of the named headers declares the function and a description may call it."""
-    if any(family.denied.fullmatch(function) for family in families()):
+    if any(re.fullmatch(family.denied, function) for family in families()):
         return False
     known = headers()
-    return any(known[name].functions.fullmatch(function) for name in named if name in known)
+    return any(re.fullmatch(known[name].functions, function) for name in named if name in known)
 
 
 def c_type_keys() -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from isamap.syntax import ast
 from isamap.syntax.bodies import check_free
 from isamap.syntax.conversions import FUNCTIONS
 from isamap.syntax.scope import Scope, problem_at, resolve_dtype
-from isamap.syntax.tree_builder import parse_declarations
 from isamap.syntax.values import resolve_value
 
 
@@ -47,6 +46,8 @@ def definition(name: str) -> Function:
 
 @cache
 def _read_function(name: str, defines: bool) -> Function:
+    from isamap.syntax.tree_builder import parse_declarations  # brings the parser
+
     path = function_path(name)
     source = Source(f"functions/{name}.ir", path.read_text(encoding="utf-8"))
     (syntax,) = parse_declarations(source)

@@ -7,6 +7,8 @@ A family of instructions is one text with variables and many members.
 In a template `$T` may replace a name, a part of a name or a number: with T = f32 and N = 16, `instruction
 add_$T() { in a: $T[$N] @ reg; … }` is `add_f32` on `f32[16]`. The text is parsed once; members are renamed
 copies of its syntax tree, so that hundreds cost little, and every span points into that text.
+
+Kernels are cached. The parser is imported where a text is parsed, because lark's import takes longer than most texts.
 """
 
 from __future__ import annotations
@@ -20,16 +22,11 @@ from isamap.ir.dtypes import F64, DType
 from isamap.ir.nodes import ConstantDecl, Expr, Kernel, MemoryDecl, Module, Routine
 from isamap.ir.verify import check_view, verify
 from isamap.source import IsamapError, Source, Span, TypeProblem, fields, is_digits, replace
+from isamap.source.cache import digest, program_state, recall_or_make
+from isamap.source.codec import read_value, write
 from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module
-from isamap.syntax.parser import parse_tree
 from isamap.syntax.scope import Scope, TextFindings
-from isamap.syntax.tree_builder import (
-    build_declarations,
-    parse_declarations,
-    parse_expression_syntax,
-    read_number,
-)
 from isamap.syntax.values import resolve_value
 
 
@@ -38,6 +35,8 @@ def parse_module(source: Source, known: Module | None = None) -> Module:
 
     Raises: SyntaxProblem for the first thing that is not of the language; TypeProblem with all findings.
     """
+    from isamap.syntax.tree_builder import parse_declarations
+
     return resolve_verified(parse_declarations(source), known or Module(()))
 
 
@@ -62,6 +61,24 @@ def resolve_verified(declarations: tuple[ast.DeclarationSyntax, ...], known: Mod
 @lru_cache(maxsize=256)  # the steps of a compilation ask for the same few texts again
 def parse_kernel(source: Source, name: str | None = None) -> Kernel:
     """Return the kernel of a text: the only one, or the one called `name`. Raises: SyntaxProblem, TypeProblem."""
+    return recall_or_make(
+        "kernels",
+        digest(program_state(), source.name, source.text, name or ""),
+        lambda data: _restore_kernel(data, source),
+        lambda: _choose_kernel(source, name),
+        lambda kernel: write(kernel, [source]).encode(),
+    )
+
+
+def _restore_kernel(data: bytes, source: Source) -> Kernel | None:
+    try:
+        found = read_value(data, [source])
+    except ValueError:
+        return None
+    return found if isinstance(found, Kernel) else None
+
+
+def _choose_kernel(source: Source, name: str | None) -> Kernel:
     kernels = [d for d in parse_module(source).declarations if isinstance(d, Kernel)]
     chosen = [k for k in kernels if name is None or k.name == name]
     if len(chosen) == 1:
@@ -78,6 +95,8 @@ def parse_kernel(source: Source, name: str | None = None) -> Kernel:
 
 def parse_expression(source: Source, scalars: Mapping[str, DType], dtype: DType = F64) -> Expr:
     """Return a value expression over scalars of given types, such as a cost. Raises: SyntaxProblem, TypeProblem."""
+    from isamap.syntax.tree_builder import parse_expression_syntax
+
     return resolve_value(parse_expression_syntax(source), Scope(scalars=dict(scalars)), dtype)
 
 
@@ -91,6 +110,9 @@ def parse_template(source: Source, text: str) -> tuple[ast.DeclarationSyntax, ..
     Both have the same length, so that the spans of the tree, and of errors, point into `source`.
     Raises: SyntaxProblem.
     """
+    from isamap.syntax.parser import parse_tree
+    from isamap.syntax.tree_builder import build_declarations
+
     assert len(text) == len(source.text)
     try:
         tree = parse_tree(Source(source.name, text.replace("$", "_")))
@@ -120,6 +142,8 @@ def _instantiate(node: object, values: Mapping[str, str]) -> object:
     """Return a syntax tree with variables replaced. Subtrees without variables are shared."""
     match node:
         case ast.Name(_, span) if "$" in (text := span.text):
+            from isamap.syntax.tree_builder import read_number
+
             written = substitute_text(text, values)
             return (
                 ast.Number(read_number(written, span), span)

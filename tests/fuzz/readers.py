@@ -306,7 +306,8 @@ def rows_seeds() -> list[bytes]:
 def read_kernel(data: bytes, folder: Path) -> None:
     """Read a kernel, and print it again."""
     from isamap.driver.inputs import named_kernel
-    from isamap.syntax import format_source, parse_kernel
+    from isamap.syntax import parse_kernel
+    from isamap.syntax.parser import format_source
 
     (folder / "x.ir").write_bytes(data)
     source = named_kernel(str(folder / "x.ir"))

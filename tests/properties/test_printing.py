@@ -8,8 +8,8 @@ from properties.routines import kernels
 
 from isamap.ir import Kernel, Module, layout, print_routine
 from isamap.source import Source
-from isamap.syntax import format_source
 from isamap.syntax.declarations import resolve_module
+from isamap.syntax.parser import format_source
 from isamap.syntax.scope import TextFindings
 from isamap.syntax.tree_builder import parse_declarations
 

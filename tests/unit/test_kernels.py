@@ -12,7 +12,8 @@ from isamap.ir import DTYPES, Kernel, bind, interpret, interpret_magnitude
 from isamap.ir.buffers import shape_of
 from isamap.kernels import kernel_path, list_kernels
 from isamap.source import Source
-from isamap.syntax import format_source, parse_kernel
+from isamap.syntax import parse_kernel
+from isamap.syntax.parser import format_source
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]

@@ -22,8 +22,9 @@ from isamap.ir import (
     StateDecl,
 )
 from isamap.source import IsamapError, Source, read_codes
-from isamap.syntax import format_source, parse_module
+from isamap.syntax import parse_module
 from isamap.syntax.declarations import ATTRIBUTES, NAMED
+from isamap.syntax.parser import format_source
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from isamap.hw_specs import families_text
 from isamap.ir import F32, Const, Index
 from isamap.ir.index import FloorDiv
+from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import Machine, allowed, checks, load_machine
 from isamap.machine.chain import File, read_chain
 from isamap.machine.checks import MACHINES, restore_machine
@@ -19,6 +22,7 @@ from isamap.machine.model import Unit
 from isamap.source import Source, Span, SpecProblem
 from isamap.source.cache import Cache
 from isamap.source.codec import read_value, write
+from isamap.syntax import parse_kernel
 
 WORDS = Path(__file__).parents[1] / "data" / "machines" / "words.yaml"
 
@@ -209,3 +213,27 @@ def test_families_are_read_once_and_as_their_files_say(monkeypatch: pytest.Monke
     monkeypatch.setattr("isamap.machine.allowed._read_families", refuse)
     allowed.families.cache_clear()
     assert allowed.features() == features
+
+
+def test_shipped_kernels_of_the_cache_equal_those_of_their_texts() -> None:
+    different: list[str] = []
+    for name in list_kernels():
+        source = Source(f"{name}.ir", kernel_path(name).read_text(encoding="utf-8"))
+        found = [parse_kernel.__wrapped__(source) for _ in range(2)]
+        first, again = [write(kernel, [source]) for kernel in found]
+        if first != again or found[0] != found[1] or found[0] is found[1]:
+            different.append(name)
+    assert different == []
+
+
+def test_a_kernel_that_is_cached_needs_no_parser() -> None:
+    program = (
+        "import sys; from isamap.source import Source; from isamap.syntax import parse_kernel;"
+        "print(parse_kernel(Source('k.ir', 'kernel k(N) { inout A: f32[N]; for i in N { A[i] = 1.0; } }')).name,"
+        " 'lark' in sys.modules)"
+    )
+    told = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert told == ["k True\n", "k False\n"]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from isamap.ir import dependences
 from isamap.source import Diagnostic, IsamapError, Source, Span, SyntaxProblem, TypeProblem
-from isamap.syntax import format_source, parse_kernel, parse_module
+from isamap.syntax import parse_kernel, parse_module
+from isamap.syntax.parser import format_source
 
 KERNEL = "kernel {name}(M) {{ inout C: f32[M]; for i in M {{ C[i] = 0; }} }}\n"
 

@@ -9,7 +9,8 @@ import pytest
 
 from isamap.ir import print_routine
 from isamap.source import Source
-from isamap.syntax import format_source, parse_kernel
+from isamap.syntax import parse_kernel
+from isamap.syntax.parser import format_source
 from isamap.transform import factorisations, refused_rewrites, rewrites, winograd_forms
 
 ROOT = Path(__file__).parents[2]

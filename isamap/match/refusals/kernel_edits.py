@@ -19,7 +19,7 @@ from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Kernel,
 from isamap.ir.ops import OPS
 from isamap.ir.printer import print_expr
 from isamap.source import Edit, IsamapError, Source, Span, apply_edits
-from isamap.syntax import ast, parse_declarations, parse_kernel
+from isamap.syntax import ast, parse_kernel
 
 Edits = tuple[Edit, ...]
 
@@ -41,6 +41,8 @@ def abridge(expr: Expr) -> str:
 
 @lru_cache(maxsize=64)
 def _routines(source: Source) -> dict[str, ast.RoutineSyntax]:
+    from isamap.syntax.tree_builder import parse_declarations  # brings the parser
+
     try:
         found = parse_declarations(source)
     except IsamapError:  # the instructions of a description stand in blocks of YAML
