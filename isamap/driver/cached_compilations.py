@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isamap.driver.request import Request, request_key
-from isamap.source import Diagnostic, OnlyWarned, asdict, dataclass, field
-from isamap.source.cache import Cache
+from isamap.source import Diagnostic, asdict, dataclass, field
+from isamap.source.cache import recall_content, remember_content
 
 if TYPE_CHECKING:
     from isamap.emit.c import EmittedC
@@ -73,18 +72,13 @@ def key_of(request: Request) -> str | None:
 
 def recall(key: str | None) -> CachedOutcome | None:
     """Return the cached outcome of an equal request, or None if there is no readable one."""
-    with OnlyWarned():
-        path = Cache.open(KIND).find(key) if key is not None else None
-        return _read_outcome(path) if path is not None else None
-    return None
-
-
-def _read_outcome(path: Path) -> CachedOutcome | None:
+    if (content := recall_content(KIND, key)) is None:
+        return None
     try:
-        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        stored: dict[str, Any] = json.loads(content)
         warnings = tuple(Warned(**w) for w in stored.pop("warnings"))
         return CachedOutcome(**stored, warnings=warnings)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError):
         return None
 
 
@@ -94,23 +88,15 @@ def remember(key: str | None, outcome: CachedOutcome) -> None:
         return
     stored: dict[str, Any] = asdict(outcome)
     stored["stage_seconds"] = {}
-    with OnlyWarned():
-        Cache.open(KIND).keep(key, json.dumps(stored, sort_keys=True).encode())
+    remember_content(KIND, key, json.dumps(stored, sort_keys=True))
 
 
 def recall_emitted(key: str | None) -> EmittedC | None:
     """Return the cached C of an equal request, or None if there is no readable one."""
     from isamap.emit.c import EmittedC
-    from isamap.source.codec import read_value
+    from isamap.source.codec import read_as
 
-    with OnlyWarned():
-        path = Cache.open(PROGRAMS).find(key) if key is not None else None
-        try:
-            found = read_value(path.read_bytes()) if path is not None else None
-        except (OSError, ValueError, TypeError, LookupError, AttributeError):
-            return None
-        return found if isinstance(found, EmittedC) else None
-    return None
+    return read_as(EmittedC, recall_content(PROGRAMS, key))
 
 
 def remember_emitted(key: str | None, outcome: CachedOutcome, emitted: EmittedC) -> None:
@@ -118,5 +104,4 @@ def remember_emitted(key: str | None, outcome: CachedOutcome, emitted: EmittedC)
     from isamap.source.codec import write
 
     if key is not None and not outcome.is_cut_short:
-        with OnlyWarned():
-            Cache.open(PROGRAMS).keep(key, write(emitted).encode())
+        remember_content(PROGRAMS, key, write(emitted))

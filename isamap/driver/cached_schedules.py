@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from math import isclose
 
 from isamap.driver.request import Request, ortools_version
@@ -28,9 +27,9 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule, forget_cost
 from isamap.plan.text import DIGITS, parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price
-from isamap.source import IsamapError, OnlyWarned, Source, add_up, replace
-from isamap.source.cache import Cache, digest, program_state
-from isamap.source.codec import read_value, write
+from isamap.source import IsamapError, Source, add_up, replace
+from isamap.source.cache import digest, program_state, recall_content, remember_content
+from isamap.source.codec import read_as, write
 from isamap.version import __version__
 
 PROBLEMS, SCHEDULES = "problems", "schedules"
@@ -62,26 +61,12 @@ def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
 
 def recall_problem(key: str) -> Problem | None:
     """Return the cached problem, or None if there is no readable one."""
-    try:
-        content = _content(PROBLEMS, key)
-        found = read_value(content) if content is not None else None
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return None
-    return found if isinstance(found, Problem) else None
+    return read_as(Problem, recall_content(PROBLEMS, key))
 
 
 def remember_problem(key: str, problem: Problem) -> None:
     """Cache a problem."""
-    with OnlyWarned():
-        Cache.open(PROBLEMS).keep(key, write(problem).encode())
-
-
-def _content(kind: str, key: str) -> bytes | None:
-    """Return the cached entry of a key, or None if there is none or the cache is unusable."""
-    with OnlyWarned(), suppress(OSError):
-        path = Cache.open(kind).find(key)
-        return path.read_bytes() if path is not None else None
-    return None
+    remember_content(PROBLEMS, key, write(problem))
 
 
 def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -> str | None:
@@ -100,7 +85,7 @@ def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -
 
 def recall_schedule(key: str, problem: Problem) -> Schedule | None:
     """Return the cached schedule if it still solves the problem, or None."""
-    content = _content(SCHEDULES, key)
+    content = recall_content(SCHEDULES, key)
     if content is None:
         return None
     try:
@@ -113,8 +98,7 @@ def recall_schedule(key: str, problem: Problem) -> Schedule | None:
 def remember_schedule(key: str, schedule: Schedule) -> None:
     """Cache a schedule that another run would also find, so neither a timed-out nor a failed one."""
     if schedule.reproducible and not schedule.findings:
-        with OnlyWarned():
-            Cache.open(SCHEDULES).keep(key, print_schedule(schedule).encode())
+        remember_content(SCHEDULES, key, print_schedule(schedule))
 
 
 # Of what a price is added up in another order.

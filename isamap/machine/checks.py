@@ -26,7 +26,7 @@ from isamap.machine.chain import (
 from isamap.machine.tree import read_tree
 from isamap.source import asdict, dataclass, read_json, replace
 from isamap.source.cache import digest, program_state, recall_or_make
-from isamap.source.codec import read_value, write
+from isamap.source.codec import read_as, write
 from isamap.source.process import full_collection_put_off
 
 if TYPE_CHECKING:
@@ -96,11 +96,8 @@ def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
     """Return the machine of these files that was cached as `data`, or None if the data is invalid."""
     from isamap.machine.model import Machine  # brings numpy
 
-    try:
-        found = read_value(data, [file.source for file in files])
-    except ValueError:
-        return None
-    return found if isinstance(found, Machine) and found.digest == digest_files(files) else None
+    found = read_as(Machine, data, [file.source for file in files])
+    return found if found is not None and found.digest == digest_files(files) else None
 
 
 def check_machine(name_or_path: str) -> MachineSummary:

@@ -222,6 +222,20 @@ def recall_or_make(
     return value
 
 
+def recall_content(kind: str, key: str | None) -> bytes | None:
+    """Return the cached content of a key, or None if there is none or the cache is unusable."""
+    with OnlyWarned(), suppress(OSError):
+        path = Cache.open(kind).find(key) if key is not None else None
+        return path.read_bytes() if path is not None else None
+    return None
+
+
+def remember_content(kind: str, key: str, content: str) -> None:
+    """Cache a text under a key, unless the cache is unusable."""
+    with OnlyWarned():
+        Cache.open(kind).keep(key, content.encode())
+
+
 def _read_object_name(key: Path) -> str:
     """Return the name of an object from its key file. Raises: OSError, UnicodeDecodeError."""
     return read_limited(key, DIGEST_CHARACTERS).decode("ascii")

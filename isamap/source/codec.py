@@ -21,11 +21,12 @@ from functools import cache
 from importlib import import_module
 from itertools import chain
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from isamap.source.records import fields, is_dataclass
 
 Json = Any  # what json.loads gives
+T = TypeVar("T")
 OWN_MODULES = (
     "isamap.emit.c:",
     "isamap.emit.c_interface:",
@@ -90,6 +91,15 @@ def read_value(text: str | bytes, known: Sequence[object] = ()) -> Any:
         return objects[root] if root.__class__ is int else root[0] if root.__class__ is list else root
     except _NOT_WRITTEN as error:
         raise ValueError(f"this is not a text of `write`: {error}") from None
+
+
+def read_as(kind: type[T], text: str | bytes | None, known: Sequence[object] = ()) -> T | None:
+    """Return the value of a class that was written, or None for a text that `write` cannot have made of one."""
+    try:
+        found = read_value(text, known) if text is not None else None
+    except ValueError:
+        return None
+    return found if isinstance(found, kind) else None
 
 
 class _Writer:

@@ -23,7 +23,7 @@ from isamap.ir.nodes import ConstantDecl, Expr, Kernel, MemoryDecl, Module, Rout
 from isamap.ir.verify import check_view, verify
 from isamap.source import IsamapError, Source, Span, TypeProblem, fields, is_digits, replace
 from isamap.source.cache import digest, program_state, recall_or_make
-from isamap.source.codec import read_value, write
+from isamap.source.codec import read_as, write
 from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module
 from isamap.syntax.scope import Scope, TextFindings
@@ -64,18 +64,10 @@ def parse_kernel(source: Source, name: str | None = None) -> Kernel:
     return recall_or_make(
         "kernels",
         digest(program_state(), source.name, source.text, name or ""),
-        lambda data: _restore_kernel(data, source),
+        lambda data: read_as(Kernel, data, [source]),
         lambda: _choose_kernel(source, name),
         lambda kernel: write(kernel, [source]).encode(),
     )
-
-
-def _restore_kernel(data: bytes, source: Source) -> Kernel | None:
-    try:
-        found = read_value(data, [source])
-    except ValueError:
-        return None
-    return found if isinstance(found, Kernel) else None
 
 
 def _choose_kernel(source: Source, name: str | None) -> Kernel:
