@@ -34,9 +34,21 @@ STATIC_CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
 TYPES = ("-m", "pyright", "--pythonpath", sys.executable)
 
 # Two workers: the tests compile and run native code, and small machines have two cores. `-n 8` overrides it.
-# Each takes half of the files in turn, so that what the tests of a file share is made once. The longest are named:
-# they belong to the exhaustive tests unless nothing shorter finds the same kind of fault (tests/clocked.py).
-TESTS = ("-m", "pytest", "-n", "2", "--dist", "worksteal", "--durations=40", "--durations-min=1")
+# Each takes half of the files in turn, so that what the tests of a file share is made once. The longest are named.
+TESTS = (
+    "-m",
+    "pytest",
+    "-n",
+    "2",
+    "--dist",
+    "worksteal",
+    "-p",
+    "clocked",
+    "--durations=40",
+    "--durations-min=1",
+)
+# The processor time of each test: `python tests/clocked.py .pytest_cache/clocked.*` prints which are too long.
+CLOCKED = ROOT / ".pytest_cache" / "clocked"
 # Python 3.11 traces each line each time: a unit test takes three times as long.
 COVERAGE = ("--cov", "--cov-report=term")
 
@@ -53,6 +65,10 @@ def main(arguments: Sequence[str]) -> int:
     tier, pytest_arguments = _tier(arguments)
     # Tests start Python hundreds of times. Without kept bytecode each of these compiles all modules, a second.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    CLOCKED.parent.mkdir(exist_ok=True)
+    for noted in CLOCKED.parent.glob("clocked.*"):
+        noted.unlink()
+    os.environ["CLOCKED"] = str(CLOCKED)
     passed = {name: _run(name, arguments) for name, arguments in STATIC_CHECKS}
     print("\n== so far: " + ", ".join(f"{name} {'ok' if ok else 'FAILED'}" for name, ok in passed.items()))
     if "all" not in tier:

@@ -1,7 +1,7 @@
 """Find the tests that take long: a plug-in notes the processor time of each, and this file prints the list.
 
-    CLOCKED=/tmp/clocked .venv/bin/python -m pytest -n 2 -p clocked --tier fast
-    .venv/bin/python tests/clocked.py /tmp/clocked.* > /tmp/slow && mv /tmp/slow tests/slow.txt
+    .venv/bin/python check.py
+    .venv/bin/python tests/clocked.py .pytest_cache/clocked.* > /tmp/slow && mv /tmp/slow tests/slow.txt
 
 Tests named in `slow.txt` are exhaustive ones (tiers.py). Lines of it that were not measured again stay. The time is
 the processor's, of children too, so that other work of the computer hardly counts.
@@ -73,6 +73,11 @@ def long_tests(times: Mapping[str, float]) -> set[str]:
 if __name__ == "__main__":
     noted = [json.loads(line) for name in sys.argv[1:] for line in Path(name).read_text().splitlines()]
     spent = {str(name): float(seconds) for name, seconds in noted}
-    lines = {("! " if spent[name] > LONGEST else "") + name for name in long_tests(spent)}
+    long = long_tests(spent)
+    print(
+        f"{sum(spent.values()):.0f} s, {sum(spent[name] for name in long):.0f} s of them long",
+        file=sys.stderr,
+    )
+    lines = {("! " if spent[name] > LONGEST else "") + name for name in long}
     kept = (Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines()
     print("\n".join(sorted(lines | {line for line in kept if line.removeprefix("! ") not in spent})))
