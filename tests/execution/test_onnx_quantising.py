@@ -237,6 +237,7 @@ MODELS: dict[str, Callable[[Written], None]] = {
 }
 
 
+@pytest.mark.exhaustive(fast=28)
 @pytest.mark.parametrize("dtype", [U8, S8], ids=["u8", "s8"])
 @pytest.mark.parametrize("machine", ["generic-c", "x86-avx2"])
 @pytest.mark.parametrize("name", MODELS)

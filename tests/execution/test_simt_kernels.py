@@ -37,6 +37,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.exhaustive(fast=10)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("model", [True, False], ids=["model", "device"])
 def test_lanes_compute_kernels_of_all_kinds_at_odd_sizes(kernel: str, model: bool) -> None:
