@@ -147,6 +147,10 @@ class BodyWriter:
             case _:
                 assert_never(node)
 
+    def loop_word(self, node: For) -> str:
+        """Return the word that begins a loop."""
+        return "for"
+
     def loop(self, node: For, depth: int) -> None:
         trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
         kept = self.names, self.counters, self.beside_loop, self.outer_counter
@@ -155,7 +159,8 @@ class BodyWriter:
         counter = self.names.take(node.variable)
         self.counters = (*self.counters, counter)
         note = f" /* {clean_comment(node.note)} */" if node.note else ""
-        self.add(depth, f"for (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
+        word = self.loop_word(node)
+        self.add(depth, f"{word} (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
         self.block(node.body, depth + 1)
         self.add(depth, "}")
         self.names, self.counters, self.beside_loop, self.outer_counter = kept

@@ -406,6 +406,11 @@ class LaneWriter(BodyWriter):
             case _:
                 super().node(node, depth)
 
+    def loop_word(self, node: For) -> str:
+        """Return the word that begins a loop. The device's compiler may unroll loops of copies, and no others."""
+        refs = (ref for own in walk(node.body) if isinstance(own, Issue) for _, ref in own.operands)
+        return "LOOP" if self.is_kernel and any(isinstance(ref, RegisterRef) for ref in refs) else "for"
+
     def loop(self, node: For, depth: int) -> None:
         """Write a loop. Around launches it is a step of their plan."""
         if self.is_kernel:

@@ -44,6 +44,7 @@ static _Thread_local isamap_device *isamap_here;
 #define SHOWN(number, lane) (isamap_here->shown[lane][number])
 #define TOGETHER(count) (isamap_here->together = (count), isamap_wait(-__LINE__, 0)) /* for registers of others: it orders no accesses of memory */
 #define UNROLL
+#define LOOP for
 #define LOAD(is_shared, place) (isamap_touch(&(place), is_shared, 0), (place))
 #define STORE(is_shared, place, value) (isamap_touch(&(place), is_shared, 1), (void)((place) = (value)))
 #define STORE_LATER(is_shared, place, value) (isamap_touch(&(place), is_shared, 2), (void)((place) = (value)))

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
+from isamap.emit.lanes import print_kernels
 from isamap.machine import load_machine
 from isamap.machine.allowed import devices, headers
+from isamap.plan.check.judge import predict_registers
 from isamap.source import Source
 from tests.device_kernels import KERNELS, print_files, product, shipped, without_vector_products
 
@@ -80,6 +83,30 @@ def test_nvcc_makes_matrix_instructions_of_kernels_without_spills(name: str, tmp
     calls = called(files["source"])
     assert listed[MATRIX[name]] >= calls["mma"] > 0, listed
     assert listed["LDSM"] >= calls["ldmatrix"], listed
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["softmax", "batched"])
+def test_registers_are_as_predicted(name: str, tmp_path: Path) -> None:
+    """nvcc unrolled the loops of a softmax, which took 86 registers where 28 are predicted."""
+    kernel, sizes = KERNELS[name]
+    source = shipped(kernel) if isinstance(kernel, str) else kernel
+    made = compile_kernel(Request(source, SM80, dict(sizes), heuristic="greedy"))
+    assert made.problem is not None
+    assert made.schedule is not None
+    assert made.program is not None
+    assert made.machine is not None
+    options = {nest.statement: nest.options for nest in made.problem.nests}
+    predicted = max(
+        predict_registers(
+            nest, next(o for o in options[nest.statement] if o.mapping == nest.mapping), made.problem
+        )
+        for nest in made.schedule.nests
+    )
+    printed = print_kernels(made.program, made.machine)
+    said = compiled(printed.source, json.loads(printed.plan)["compile"], tmp_path)
+    reported = max(map(int, re.findall(r"Used (\d+) registers", said)))
+    assert predicted == pytest.approx(reported, rel=0.15)
 
 
 TWO_GROUPS = """isamap schedule 1
