@@ -55,6 +55,8 @@ def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:
         f'  if (!status) status = {driver["find"]}(&d->kernels[{number}], d->module, "{kernel}");'
         for number, kernel in enumerate(kernels)
     ]
+    large = any(reserved.values())
+    permits = [f"extern int {driver['permit']}(void *kernel, int attribute, int value);"] if large else []
     finds += [
         f"  if (!status) status = {driver['permit']}(d->kernels[{number}], {plan['permitted']}, {size_bytes});"
         for number, size_bytes in enumerate(reserved.values())
@@ -67,7 +69,7 @@ def print_launcher(name: str, plan: Mapping[str, Any]) -> dict[str, str]:
         "#include <stddef.h>\n",
         f"extern int {driver['load']}(void **module, const void *image);",
         f"extern int {driver['find']}(void **kernel, void *module, const char *name);",
-        f"extern int {driver['permit']}(void *kernel, int attribute, int value);",
+        *permits,
         f"extern int {driver['unload']}(void *module);",
         f"extern int {driver['launch']}(void *kernel, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,",
         "    unsigned shared, void *stream, void **given, void **extra);\n",

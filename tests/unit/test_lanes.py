@@ -14,6 +14,7 @@ from isamap.driver.request import Request
 from isamap.emit.c_names import CNames
 from isamap.emit.lane_functions import Digit, build_lane_function, digits_of
 from isamap.emit.lanes import emit_lanes
+from isamap.emit.launchers import print_launcher
 from isamap.ir import FloorDiv, Index, Mod, index_min
 from isamap.kernels import kernel_path
 from isamap.lower.barrier_check import check_barriers
@@ -455,3 +456,17 @@ def test_kernels_that_no_plan_can_launch_are_refused() -> None:
         emit_artifact(replace(made.program, body=(choice,)), made.machine, "kernels")
     with pytest.raises(UsageProblem, match=r"for no device that `target\.features` of generic-c names"):
         emit_artifact(made.program, load_machine("generic-c"), "kernels")
+
+
+def test_each_driver_launches_kernels_that_need_no_permission() -> None:
+    """The driver of AMD's GPUs has no function that permits more memory of a block, so no host was printed."""
+    launch = {"kernel": "k", "blocks": 2, "lanes": 32, "reserved_bytes": 0, "arguments": []}
+    plan = {"arrays": [], "scalars": [], "buffers": [], "image": "elf", "permitted": 0, "launches": [launch]}
+    printed = {
+        name: print_launcher("k", {**plan, "driver": device.driver})["k_launch.c"]
+        for name, device in devices().items()
+        if device.driver
+    }
+    assert len(printed) > 2
+    for name, text in printed.items():
+        assert f"{devices()[name].driver['launch']}(d->kernels[0], 2, 1, 1, 32, 1, 1, 0, stream" in text
