@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +317,15 @@ def ask(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict
     return code, answer
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Let Ctrl-C interrupt this process and its children: in the background, a shell has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("error", [ImportError("umath failed to import"), SystemError("no exception set")])
 def test_an_interrupt_that_an_import_turns_into_another_exception_is_one(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -327,15 +337,12 @@ def test_an_interrupt_that_an_import_turns_into_another_exception_is_one(
             raise error from None
 
     monkeypatch.setattr("isamap.cli.commands.invoke", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
-    try:
-        assert main(["match", "gemm_f32"]) == 130
-        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    assert main(["match", "gemm_f32"]) == 130
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
     assert "interrupted" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("delay_s", [0.15, 0.3, 0.45, 0.6, 0.9])
 def test_an_interrupt_while_modules_are_imported_shows_no_traceback(delay_s: float) -> None:
     """Send it when Python itself has started: what `site` does is not isamap's."""
