@@ -1,6 +1,7 @@
 """What the operands of an instruction may stand for: every node of a kernel's tree is tried for every leaf.
 
 pairings(a[i] * b[i], B[n] * A[m])      a for A and b for B, a for B and b for A, with where they lie
+pairings(sat_i8(a[i] + p), sat_i8(A[m]))    a for A and p for -0.0, the number that changes no sum
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from isamap.ir import OPS, Call, Cast, Const, Expr, Index, IndexValue, Read, Scalar
+import numpy as np
+
+from isamap.ir import OPS, Call, Cast, Const, DType, Expr, Index, IndexValue, Read, Scalar
 
 Path = tuple[int, ...]
 Pairing = dict[tuple[str, tuple[Index, ...]], Expr]
@@ -17,7 +20,60 @@ Pairing = dict[tuple[str, tuple[Index, ...]], Expr]
 
 
 def pairings(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Path, ...], Pairing]]:
-    """Yield every way to lay the instruction's leaves over nodes of the kernel's tree, with where they lie."""
+    """Yield every way to lay the instruction's leaves over nodes of the kernel's tree, with where they lie.
+
+    Parameters that are left out come last.
+    """
+    for rest, numbers in _left_out(mine):
+        if isinstance(rest, Read) and not isinstance(mine, Read):
+            continue  # it would only copy
+        for paths, pairing in _all_laid(rest, theirs):
+            all_of_them = [*pairing.items(), *(((name, ()), number) for name, number in numbers)]
+            found: Pairing = dict(all_of_them)
+            if all(found[place] == subject for place, subject in all_of_them):
+                yield ((len(numbers),), *paths), found
+
+
+def _left_out(mine: Expr) -> Iterator[tuple[Expr, list[tuple[str, Const]]]]:
+    """Yield the tree with each set of parameters left out that a number takes the effect from, with the numbers."""
+    parts = [list(_left_out(c)) for c in children(mine)]
+    for chosen in product(*parts):
+        rest = with_children(mine, [e for e, _ in chosen])
+        yield rest, [n for _, numbers in chosen for n in numbers]
+    if isinstance(mine, Call) and len(mine.args) == 2:
+        for at, scalar in enumerate(mine.args):
+            other = mine.args[1 - at]
+            number = idle_number(mine, at, scalar.dtype) if isinstance(scalar, Scalar) else None
+            if number is not None and isinstance(scalar, Scalar) and other.dtype == mine.dtype:
+                for rest, numbers in parts[1 - at]:
+                    yield rest, [*numbers, (scalar.name, number)]
+
+
+def idle_number(call: Call, at: int, dtype: DType) -> Const | None:
+    """Return the number with which a call returns every value of its other operand, found by trial."""
+    if dtype.is_float:
+        numbers: tuple[float, ...] = (-0.0, 0.0, 1.0, -1.0, np.inf, -np.inf)
+        values = np.array([-0.0, 0.0, 1.5, -2.0, 1e30, np.inf, -np.inf, np.nan])
+    else:
+        numbers = tuple(n for n in (0, 1, -1, dtype.low, dtype.high) if dtype.low <= n <= dtype.high)
+        kind = np.dtype(f"{'u' if dtype.low == 0 else ''}int{dtype.name[1:]}")
+        values = np.array([dtype.low, dtype.high, 0, 1, dtype.high // 3], dtype=kind)
+    for number in numbers:
+        if call.op == "div" and number == 0:
+            continue  # the interpreter's answer to an undefined division
+        given = np.full_like(values, number)
+        operands = (values, given) if at == 1 else (given, values)
+        with np.errstate(all="ignore"):
+            found = np.asarray(OPS[call.op].compute(*operands, *((call.mode,) if call.mode else ())))
+        if np.array_equal(found, values, equal_nan=dtype.is_float) and np.array_equal(
+            np.signbit(found), np.signbit(values)
+        ):
+            return Const(number, dtype)
+    return None
+
+
+def _all_laid(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Path, ...], Pairing]]:
+    """Yield every way to lay all leaves of a tree."""
     if any(isinstance(e, IndexValue) and e.index.symbols for _, e in _nodes(mine)):
         return  # an axis of an instruction counts from 0 in each issue
     leaves = [(p, e) for p, e in _nodes(mine) if isinstance(e, Read | Scalar)]

@@ -57,11 +57,10 @@ class NewOptions(CommandOptions):
     """The options of `new machine`."""
 
     name: str = argument("NAME", "The machine's name, or the path of NAME.yaml.")
-    kind: str | None = one_word("--kind", "KIND", "One of vector, matrix, abstract.")
+    kind: str | None = one_word("--kind", "KIND", f"One of {', '.join(KINDS)}.")
     figures: tuple[str, ...] = option(
         "--set", "NAME=VALUE",
-        "vector: bytes, registers, clock_ghz; matrix: rows, spad_bytes, sums_bytes, bus_bytes, clock_ghz; "
-        "abstract: m, n, k.",
+        "; ".join(f"{kind}: {', '.join(p.name for p in KINDS[kind].asked)}" for kind in KINDS) + ".",
         WORDS, default=(),
     )  # fmt: skip
     overwrite: bool = flag("--overwrite", "Replace the file that is there.")
@@ -176,7 +175,7 @@ def _kind(word: str | None) -> str:
         return word
     notes = tuple(f"{kind}: {found.summary}" for kind, found in KINDS.items())
     if word is None:
-        help_ = "add `--kind matrix`; on a terminal, it is asked for"
+        help_ = "add `--kind npu`; on a terminal, it is asked for"
         raise UsageProblem.of("missing-argument", "a new machine has a kind", notes=notes, help=help_)
     said = f"there is no kind of machine called `{word[:40]}`"
     raise UsageProblem.of("option-value", said, notes=notes, help=did_you_mean(word, KINDS))

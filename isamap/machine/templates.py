@@ -48,10 +48,34 @@ def _matrix(given: Mapping[str, float]) -> Mapping[str, object]:
     }  # fmt: skip
 
 
+def _dsp(given: Mapping[str, float]) -> Mapping[str, object]:
+    size, bus, clock = int(given["bytes"]), int(given["bus_bytes"]), given["clock_ghz"]
+    return {
+        "lanes": size // 4, "wide_bytes": 4 * size, "local": _size(given["local_bytes"]), "bus": bus,
+        "words": bus // 4, "link": f"{bus * clock:g}", "port": f"{2 * size * clock:g}",
+    }  # fmt: skip
+
+
+def _cluster(given: Mapping[str, float]) -> Mapping[str, object]:
+    bus, clock = int(given["bus_bytes"]), given["clock_ghz"]
+    return {
+        "near": _size(given["near_bytes"]), "bus": bus, "words": bus // 4, "link": f"{bus * clock:g}",
+        "port": f"{16 * clock:g}", "barrier": f"{20 / clock:g}",
+    }  # fmt: skip
+
+
 def _abstract(given: Mapping[str, float]) -> Mapping[str, object]:
     n, k = int(given["n"]), int(given["k"])
     return {"n_bytes": 4 * n, "k_bytes": 4 * k, "peak": n * k}
 
+
+_ARRAY = (
+    TemplateParameter("rows", "rows and columns of the array", 16, 2, 256),
+    TemplateParameter("spad_bytes", "bytes of the scratchpad", 1 << 18, 1 << 12, is_size=True),
+    TemplateParameter("sums_bytes", "bytes of the memory of sums", 1 << 16, 1 << 12, is_size=True),
+    TemplateParameter("bus_bytes", "bytes that DMA moves in a cycle", 16, 4, 4096, multiple=4),
+    TemplateParameter("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
+)
 
 KINDS: Mapping[str, TemplateKind] = {
     "vector": TemplateKind(
@@ -64,15 +88,32 @@ KINDS: Mapping[str, TemplateKind] = {
         _vector,
     ),
     "matrix": TemplateKind(
-        "an accelerator: a matrix unit, a scratchpad, a memory of sums, DMA",
+        "an accelerator: a matrix unit, a scratchpad, a memory of sums, DMA", _ARRAY, _matrix
+    ),
+    "npu": TemplateKind(
+        "an accelerator for networks: the same with a vector unit that requantises", _ARRAY, _matrix
+    ),
+    "dsp": TemplateKind(
+        "a vector DSP: local memory behind a DMA engine, and slots that work at once",
         (
-            TemplateParameter("rows", "rows and columns of the array", 16, 2, 256),
-            TemplateParameter("spad_bytes", "bytes of the scratchpad", 1 << 18, 1 << 12, is_size=True),
-            TemplateParameter("sums_bytes", "bytes of the memory of sums", 1 << 16, 1 << 12, is_size=True),
+            TemplateParameter("bytes", "bytes of a vector register", 64, 8, 1024, multiple=4),
+            TemplateParameter("registers", "vector registers", 32, 4, 1024),
+            TemplateParameter("local_bytes", "bytes of local memory", 1 << 17, 1 << 12, is_size=True),
             TemplateParameter("bus_bytes", "bytes that DMA moves in a cycle", 16, 4, 4096, multiple=4),
             TemplateParameter("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
         ),
-        _matrix,
+        _dsp,
+    ),
+    "cluster": TemplateKind(
+        "clusters of cores, each around a scratchpad that its cores share",
+        (
+            TemplateParameter("cores", "cores of a cluster", 8, 1, 64),
+            TemplateParameter("clusters", "clusters", 4, 1, 1024),
+            TemplateParameter("near_bytes", "bytes of a cluster's scratchpad", 1 << 17, 1 << 12, is_size=True),
+            TemplateParameter("bus_bytes", "bytes that all clusters load in a cycle", 16, 4, 4096, multiple=4),
+            TemplateParameter("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
+        ),
+        _cluster,
     ),
     "abstract": TemplateKind(
         "no hardware: one product of M by N by K numbers, for counting",

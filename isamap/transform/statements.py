@@ -141,3 +141,23 @@ def identity_of(op: str, dtype: DType) -> Const:
         case number:
             assert isinstance(number, (int, float)), "an operation that reduces has an identity"
             return Const(float(number) if dtype.is_float else int(number), dtype)
+
+
+def number_without_effect(op: str, at: int, dtype: DType) -> Const | None:
+    """Return the number that has no effect as operand `at` of an operation, or None.
+
+    Of float sums it is -0.0: x + 0.0 loses the sign of -0.0.
+    """
+    match op:
+        case "add" if dtype.is_float:
+            return Const(-0.0, dtype)
+        case "sub" | "shl" | "shr" | "rounding_shift" if at == 1:
+            return Const(0.0 if dtype.is_float else 0, dtype)
+        case "div" if at == 1:
+            return identity_of("mul", dtype)
+        case "min" | "max" if dtype.is_float and not dtype.has_infinity:
+            return None
+        case _ if OPS[op].commutative and OPS[op].identity is not None:
+            return identity_of(op, dtype)
+        case _:
+            return None

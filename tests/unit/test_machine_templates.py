@@ -23,6 +23,12 @@ EDGES = [
     ("matrix", "rows", [2, 31, 256]),
     ("matrix", "bus_bytes", [4, 256]),
     ("matrix", "clock_ghz", [0.25, 3.5]),
+    ("npu", "rows", [2, 31, 256]),
+    ("npu", "bus_bytes", [4, 256]),
+    ("dsp", "bytes", [8, 1024]),
+    ("dsp", "local_bytes", [4096, 1 << 20]),
+    ("cluster", "cores", [1, 64]),
+    ("cluster", "clock_ghz", [0.25, 3.5]),
     ("abstract", "m", [1, 100]),
     ("abstract", "k", [1, 100]),
 ]
@@ -49,7 +55,7 @@ def test_a_new_machine_compiles_products_by_its_own_instructions(
 def test_nothing_is_odd_in_a_new_machine_whatever_its_figures(
     tmp_path: Path, kind: str, name: str, values: list[float]
 ) -> None:
-    """An array of more cells than the memory of sums has room for is odd: the figures do not fit."""
+    """An array of more cells than a memory has room for is odd: the figures do not fit."""
     for value in values:
         found = find_warnings(load_machine(begun(tmp_path, kind, **{name: value})))
         assert {d.code for d in found} <= ({"memory-too-small"} if (name, value) == ("rows", 256) else set())
@@ -74,7 +80,7 @@ def test_a_terminal_is_asked(
     monkeypatch.setattr("sys.stdin", Terminal("matrx\nmatrix\nmany\n8\n64 KiB\n\n\n\n"))
     assert main(["hw", "new", "edge"]) == 0
     asked = capsys.readouterr().err
-    assert "kind, one of vector, matrix, abstract [vector]:" in asked
+    assert "kind, one of vector, matrix, npu, dsp, cluster, abstract [vector]:" in asked
     assert "did you mean `matrix`?" in asked
     assert "rows is 2 to 256, not `many`" in asked
     assert "spad_bytes, bytes of the scratchpad" in asked

@@ -46,4 +46,8 @@ def test_one_number_stands_for_one_parameter() -> None:
     operands = "in X: i32[M]; in Y: i32[M]; out Z: i32[M];"
     for by, count in ((3, 1), (4, 0)):
         loops = f"for m in M {{ Z[m] = wrap_i32((X[m] >> 3)) + (Y[m] >> {by}); }}".replace("wrap_i32", "")
-        assert len(mappings(twice, kernel(operands, loops, "M"))) == count
+        found = mappings(twice, kernel(operands, loops, "M"))
+        assert len([m for m in found if not m.composed]) == count
+        assert [m.ident for m in found if m.composed] == [
+            f"srai {{ i: m }} (S = 0, a = X[m] >> 3, b = Y[m] >> {by})"
+        ]

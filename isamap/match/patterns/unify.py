@@ -4,7 +4,10 @@
 
 unifies twice, a with B and b with A, and a with A and b with B: products commute. An operand may stand for
 any subexpression of its type; other modules find the instructions that compute it. An operand read at two
-subscripts, `a[2*i] + a[2*i + 1]`, stands for an expression at each of them.
+subscripts, `a[2*i] + a[2*i + 1]`, stands for an expression at each of them. A parameter may stand for the number
+that leaves its operation without effect:
+
+    pattern   sat_i8(round(x[n] * s) + p)        subject   sat_i8(round(S[n] * 0.5)), where p is -0.0
 
 Two expressions may be equal up to their subscripts:
 
@@ -22,6 +25,7 @@ from isamap.ir.evaluate import number_of
 from isamap.ir.index import Index, has_elements
 from isamap.source.records import dataclass
 from isamap.transform import reads
+from isamap.transform.statements import number_without_effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
     """Yield every way to substitute operands so that `pattern` becomes `subject`, in a fixed order, each once."""
     seen: set[Bindings] = set()
     for found in _unify(pattern, subject, ()):
+        if _only_copies(pattern, subject, found):
+            continue
         ordered = tuple(sorted(_as_written(found, pattern), key=lambda b: b.name))
         if ordered not in seen:
             seen.add(ordered)
@@ -88,7 +94,11 @@ def heads_match(pattern: Expr, subject: Expr) -> bool:
     """Return whether the outermost operations agree. This cheap test comes before unification."""
     match pattern:
         case Call(op):
-            return isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode)
+            alike = isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode)
+            return alike or any(
+                not isinstance(rest, Read) and heads_match(rest, subject)
+                for _, rest in _without_effect(pattern)
+            )
         case Cast():
             return isinstance(subject, Cast) and (pattern.dtype, pattern.mode) == (
                 subject.dtype,
@@ -118,13 +128,43 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
                 yield bound
         case Cast():
             yield from _unify_cast(pattern, subject, bound)
-        case Call(op, args):
-            if isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode):
-                if pattern.dtype != subject.dtype:
-                    return
-                yield from _unify_all(args, subject.args, bound)
-                if OPS[op].commutative and len(args) == 2:
-                    yield from _unify_all(args, subject.args[::-1], bound)
+        case Call() if pattern.dtype == subject.dtype:
+            yield from _unify_call(pattern, subject, bound)
+
+
+def _unify_call(pattern: Call, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
+    """Yield bindings under equal operations, then those with which the pattern's operation has no effect."""
+    op, args = pattern.op, pattern.args
+    if isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode):
+        yield from _unify_all(args, subject.args, bound)
+        if OPS[op].commutative and len(args) == 2:
+            yield from _unify_all(args, subject.args[::-1], bound)
+    for number, rest in _without_effect(pattern):
+        for found in _bind(number, bound):
+            yield from _unify(rest, subject, found)
+
+
+def _without_effect(pattern: Call) -> Iterator[tuple[Binding, Expr]]:
+    """Yield each parameter with the number with which the operation returns its other operand, and this operand."""
+    for at, arg in enumerate(pattern.args if len(pattern.args) == 2 else ()):
+        number = number_without_effect(pattern.op, at, arg.dtype) if isinstance(arg, Scalar) else None
+        if number is not None and isinstance(arg, Scalar) and pattern.args[1 - at].dtype == pattern.dtype:
+            yield Binding(arg.name, (), number), pattern.args[1 - at]
+
+
+def _only_copies(pattern: Expr, subject: Expr, bindings: Bindings) -> bool:
+    """Return whether all operations of an instruction have no effect, so that one operand is the whole subject."""
+    rest = pattern
+    while isinstance(rest, Call):
+        left = next((e for number, e in _without_effect(rest) if number in bindings), None)
+        if left is None:
+            return False
+        rest = left
+    return (
+        isinstance(pattern, Call)
+        and isinstance(rest, Read)
+        and Binding(rest.buffer, rest.index, subject) in bindings
+    )
 
 
 def _is_number(e: Expr) -> bool:

@@ -48,6 +48,7 @@ from isamap.match.proofs.affine import (
 )
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements, tells_apart
+from isamap.transform.statements import number_without_effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,10 @@ def _fill_operands(e: Expr, subjects: MappingType[str, Expr]) -> Expr:
 
 def _canonical(expr: Expr) -> str:
     match expr:
+        case Call(op, (one, other)) if other == number_without_effect(op, 1, other.dtype):
+            return _canonical(one)
+        case Call(op, (one, other)) if one == number_without_effect(op, 0, one.dtype):
+            return _canonical(other)
         case Call(op, args):
             parts = [_canonical(a) for a in args]
             ordered = sorted(parts) if OPS[op].commutative else parts
