@@ -109,8 +109,12 @@ KINDS: Mapping[str, TemplateKind] = {
         (
             TemplateParameter("cores", "cores of a cluster", 8, 1, 64),
             TemplateParameter("clusters", "clusters", 4, 1, 1024),
-            TemplateParameter("near_bytes", "bytes of a cluster's scratchpad", 1 << 17, 1 << 12, is_size=True),
-            TemplateParameter("bus_bytes", "bytes that all clusters load in a cycle", 16, 4, 4096, multiple=4),
+            TemplateParameter(
+                "near_bytes", "bytes of a cluster's scratchpad", 1 << 17, 1 << 12, is_size=True
+            ),
+            TemplateParameter(
+                "bus_bytes", "bytes that all clusters load in a cycle", 16, 4, 4096, multiple=4
+            ),
             TemplateParameter("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
         ),
         _cluster,
