@@ -311,9 +311,9 @@ def _in_blocks(graph: _Rewriting, node: Node) -> Node | None:
     point = (points.astype(np.int16) if points.size else np.zeros((blocks, columns), np.int16)) + offset
     rows = np.pad(point.astype(np.uint8).T, ((0, 0), (0, -blocks % (8 // bits))))
     given = {
-        "codes": _join_bits(wide.T.reshape(columns, blocks, size), bits),
+        "codes": join_bits(wide.T.reshape(columns, blocks, size), bits),
         "scales": scales.T.reshape(-1),
-        "points": _join_bits(rows, bits),
+        "points": join_bits(rows, bits),
     }
     names = {graph.fresh(f"{node.inputs[1]}.{word}"): array for word, array in given.items()}
     graph.constants.update(names)
@@ -321,7 +321,7 @@ def _in_blocks(graph: _Rewriting, node: Node) -> Node | None:
     return Node("MatMulNBits", RUNTIMES, node.name, (node.inputs[0], *names), node.outputs, how)
 
 
-def _join_bits(numbers: Array, bits: int) -> Array:
+def join_bits(numbers: Array, bits: int) -> Array:
     """Return numbers of few bits along the last axis in bytes, the first ones in the lowest bits."""
     parts = numbers.reshape(*numbers.shape[:-1], -1, 8 // bits) << np.arange(0, 8, bits, dtype=np.uint8)
     return np.bitwise_or.reduce(parts, axis=-1)

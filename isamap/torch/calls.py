@@ -159,6 +159,38 @@ Row = Callable[[AtenCall], "str | tuple[str, ...]"]
 """Adds the operators of a call; returns the names of its results, "" for one that none gives. Raises: NotTaken."""
 
 
+def decompose_call(c: AtenCall) -> str | tuple[str, ...]:
+    """Return the results computed by torch's decomposition of a call. Raises: NotTaken."""
+    expanded = import_module("torch._decomp").decomposition_table.get(c.node.target)
+    if expanded is None:
+        raise NotTaken("torch has no decomposition of these arguments")
+    return decompose_by(c, expanded)
+
+
+def decompose_by(c: AtenCall, expanded: Callable[..., Any]) -> str | tuple[str, ...]:
+    """Return the results computed by a function on tensors with the arguments of a call. Raises: NotTaken."""
+    torch: Any = import_module("torch")
+    fx: Any = import_module("torch.fx.experimental.proxy_tensor")
+    nodes, values = c.node.all_input_nodes, [node.meta["val"] for node in c.node.all_input_nodes]
+
+    def call(*tensors: Any) -> Any:
+        given = dict(zip(nodes, tensors, strict=True))
+        args, kwargs = torch.fx.node.map_arg((c.node.args, dict(c.node.kwargs)), given.__getitem__)
+        results: Any = expanded(
+            *(list(a) if type(a).__name__ == "immutable_list" else a for a in args), **kwargs
+        )
+        if results is NotImplemented:
+            raise NotTaken("torch's decomposition does not take these arguments")
+        return (*results,) if isinstance(results, tuple) else results  # a named tuple would be a call
+
+    if isinstance(first_of(c.node), OpenTensor):
+        raise NotTaken("a decomposition for open sizes")
+    mode: Any = first_of(c.node).fake_mode
+    with mode, torch.no_grad():
+        module = fx.make_fx(call)(*values)
+    return c.inlined(module, nodes)
+
+
 def in_wide(row: Callable[[AtenCall], str], dtype: str = "") -> Row:
     """Return a row that computes in f32, or in `dtype`, if the result has a narrower float type."""
 

@@ -15,37 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from isamap.graph.quantising import RUNTIMES, join_bits
 from isamap.graph.terms import NotTaken, wide_type
 from isamap.ir import DTYPES, OPS
-from isamap.torch.calls import OWN, AtenCall, Row, in_wide, name_rows, type_of
+from isamap.torch.attention_rows import ATTENTION
+from isamap.torch.calls import OWN, AtenCall, Row, decompose_call, in_wide, name_rows, type_of
 from isamap.torch.element_places import PLACES, PLACES_OF_SEVERAL
-from isamap.torch.fx_nodes import TYPES, OpenTensor, first_of, name_of, traced_value
-
-
-def decompose_call(c: AtenCall) -> str | tuple[str, ...]:
-    """Return the results computed by torch's decomposition of a call. Raises: NotTaken."""
-    torch: Any = import_module("torch")
-    fx: Any = import_module("torch.fx.experimental.proxy_tensor")
-    expanded = import_module("torch._decomp").decomposition_table[c.node.target]
-    nodes, values = c.node.all_input_nodes, [node.meta["val"] for node in c.node.all_input_nodes]
-
-    def call(*tensors: Any) -> Any:
-        given = dict(zip(nodes, tensors, strict=True))
-        args, kwargs = torch.fx.node.map_arg((c.node.args, dict(c.node.kwargs)), given.__getitem__)
-        results: Any = expanded(
-            *(list(a) if type(a).__name__ == "immutable_list" else a for a in args), **kwargs
-        )
-        if results is NotImplemented:
-            raise NotTaken("torch's decomposition does not take these arguments")
-        return (*results,) if isinstance(results, tuple) else results  # a named tuple would be a call
-
-    if isinstance(first_of(c.node), OpenTensor):
-        raise NotTaken("a decomposition for open sizes")
-    mode: Any = first_of(c.node).fake_mode
-    with mode, torch.no_grad():
-        module = fx.make_fx(call)(*values)
-    return c.inlined(module, nodes)
-
+from isamap.torch.fx_nodes import TYPES, first_of, is_view, name_of, outside_tracing, traced_value
 
 # --- operations on single elements ---
 
@@ -356,55 +332,97 @@ def _dot(c: AtenCall) -> str:
     return c.shaped(c("MatMul", row, column))
 
 
+def _product(c: AtenCall) -> str:
+    weights = _blocks_of(c, c.terms[1]) if name_of(c.node) == "mm.default" else None
+    return c("MatMul", *map(c.term, c.terms)) if weights is None else _multiply_blocks(c, c.terms[0], weights)
+
+
+_Blocks = tuple[Any, Any, Any]
+"""Codes by column, block and place, and zero points and scales by column and block: (code - point) * scale."""
+MOST_CODES = 16
+"""The most different codes that are not bytes."""
+ROUNDED = 2.0**-6
+"""The largest relative difference of a matrix from its codes: in bf16, torch has rounded three times."""
+
+
+def _blocks_of(c: AtenCall, matrix: Any) -> _Blocks | None:
+    """Return the codes of at most four bits from which torch computes a known matrix, or None.
+
+    torchao writes it as (code - point) * scale, of codes and points in i8.
+    """
+
+    def maker(node: Any, op: str) -> Any:
+        while hasattr(node, "op") and (is_view(node) or name_of(node) == "clone.default"):
+            node = node.args[0]
+        return node if hasattr(node, "op") and name_of(node).partition(".")[0] == op else None
+
+    if matrix not in c.to.known or (product := maker(matrix, "mul")) is None:
+        return None
+    difference = maker(product.args[0], "sub")
+    parts = [maker(value, "_to_copy") for value in difference.args] if difference is not None else [None]
+    given: list[Any] = [part and c.to.array(part.args[0]) for part in parts] + [c.to.array(product.args[1])]
+    if any(array is None for array in given):
+        return None
+    codes, points, scales = given
+    columns, depth = traced_value(matrix).shape[::-1]
+    shape = codes.shape if codes.ndim == 3 else (columns, 1, depth)
+    sizes = codes.size, points.size, scales.size
+    if codes.dtype != np.int8 or sizes != (columns * depth, *[columns * shape[1]] * 2) or shape[2] % 8:
+        return None
+    points, scales = (x.reshape(columns, -1).astype(np.float32) for x in (points, scales))
+    codes = codes.reshape(columns, -1, shape[2])
+    real = ((codes - points[..., None]) * scales[..., None]).reshape(columns, depth).T
+    is_same = np.allclose(real, c.to.array(matrix).astype(np.float32), ROUNDED)
+    return (codes, points, scales) if is_same and np.ptp(codes.astype(np.int16)) < MOST_CODES else None
+
+
+def _multiply_blocks(c: AtenCall, x: Any, weights: _Blocks, bias: str = "") -> str:
+    """Return rows times weights in blocks whose codes stay in four bits."""
+    codes, points, scales = weights
+    low, (columns, blocks, size) = codes.min(), codes.shape
+    joined = (codes.astype(np.int16) - low).astype(np.uint8).reshape(columns, blocks, -1)
+    points = points - np.float32(low)
+    if np.array_equal(points, points.clip(0, MOST_CODES - 1).round()):
+        points = join_bits(np.pad(points.astype(np.uint8), ((0, 0), (0, blocks % 2))), 4)
+    terms = (c.to.constant(array) for array in (join_bits(joined, 4), scales.reshape(-1), points))
+    sizes = {"K": blocks * size, "N": columns, "block_size": size, "bits": 4}
+    return c("MatMulNBits", c.term(x), *terms, *(("", bias) if bias else ()), domain=RUNTIMES, **sizes)
+
+
+def _packed_by_torch(c: AtenCall) -> str:
+    """Return a product with weights of four bits in the layout of torch's own product, which only torch knows.
+
+    Torch's product of the unit matrix with the same codes, scales of 1 and zero points of 0 is the codes, exactly.
+    """
+    packed, scales = (c.to.known.get(c[name]) for name in ("mat2", "qScaleAndZeros"))
+    if packed is None or scales is None:
+        raise NotTaken("weights that are not known before the call: use `pack`")
+    torch: Any = import_module("torch")
+    with outside_tracing():
+        ones = torch.zeros_like(scales)
+        ones[..., 0] = 1
+        unit = torch.eye(c.sizes[1], dtype=scales.dtype)
+        codes = c.node.target(unit, packed, c["qGroupSize"], ones).T.to(torch.int8)
+        by, zeros = (part.T.float().numpy() for part in scales.unbind(-1))
+    by = np.where(by == 0, np.float32(LEAST_SCALE), by)
+    codes = codes.numpy().reshape(*by.shape, -1)
+    return _multiply_blocks(c, c["self"], (codes, -zeros / by, by))
+
+
+LEAST_SCALE = 1e-30
+"""A scale in place of 0, whose weights are their zero points."""
+
+
 def _onto(c: AtenCall) -> str:
     """Return a product times alpha plus a summand times beta."""
     summand, one, other = c.terms[:3]
     alpha, beta = c["alpha"], c["beta"]
     if name_of(c.node) == "addmm.default" and alpha == beta == 1:
+        if (weights := _blocks_of(c, other)) is not None and len(traced_value(summand).shape) == 1:
+            return _multiply_blocks(c, one, weights, c.term(summand))
         return c("Gemm", c.term(one), c.term(other), c.term(summand))
     found = c.scaled(c("MatMul", c.term(one), c.term(other)), alpha)
     return found if beta == 0 else c("Add", found, c.scaled(c.term(summand), beta))
-
-
-def _attention(c: AtenCall) -> tuple[str, ...]:
-    """Return scaled products of queries and keys, their softmax, and its product with values.
-
-    Heads of queries that share a key are rows of one product. Scores and softmax of narrow floats are in f32, as in
-    torch. The weights of the values are rounded.
-    """
-    query, key, value = (tuple(c[name].meta["val"].shape) for name in ("query", "key", "value"))
-    if c["dropout_p"]:
-        raise NotTaken("dropout")
-    if c.wants(1):
-        raise NotTaken("the logarithms of attention's sums")
-    batch, (rows, width), columns = query[:-2], query[-2:], key[-2]
-    scale = 1 / math.sqrt(width) if c["scale"] is None else c["scale"]
-    rank, shared = len(query), (*key[:-2], prod(query[:-1]) // max(prod(key[:-2]), 1))
-    keys = c("Transpose", c.term(c["key"]), perm=(*range(rank - 2), rank - 1, rank - 2))
-    result, c.dtype = c.dtype, wide_type(c.dtype)
-    if result == c.dtype:
-        queries = c.shaped(c.scaled(c.term(c["query"]), scale), *shared, width)
-        scores = c("MatMul", queries, keys)
-    else:  # a scaled query would be rounded
-        queries = c.shaped(c.term(c["query"], result), *shared, width)
-        scores = c.scaled(c("SumMatMul", queries, keys, domain=OWN), scale)
-    scores = c.shaped(scores, *batch, rows, columns)
-    mask = c.given.get("attn_mask", c.given.get("attn_bias"))
-    if c["is_causal"]:
-        scores = c.where(c.numbers(np.tri(rows, columns), "bool"), scores, c.number(-math.inf))
-    if mask is not None and type_of(mask) == "bool":
-        scores = c.where(c.term(mask, "bool"), scores, c.number(-math.inf))
-    elif mask is not None:
-        scores = c("Add", scores, c.term(mask))
-    powers = c.shaped(c.cast(c("Softmax", scores, axis=-1), c.dtype, result), *shared, columns)
-    c.dtype = result
-    found = c.shaped(c("MatMul", powers, c.term(c["value"])), *batch, rows, value[-1])
-    if mask is not None:  # a query whose keys are all masked gives zeros
-        is_truth, last = type_of(mask) == "bool", len(mask.meta["val"].shape) - 1
-        kept = c.reduced("ReduceMax", c.term(mask, "f32" if is_truth else c.dtype), [last], keeps=True)
-        none = c.number(0, "f32") if is_truth else c.number(-math.inf)
-        found = c.where(c("Equal", kept, none), c.number(0), found)
-    return found, ""
 
 
 def _layer_norm(c: AtenCall) -> tuple[str, ...]:
@@ -486,6 +504,52 @@ def _adaptive_pool(c: AtenCall) -> str | tuple[str, ...]:
     window = tuple(size // wanted for size, wanted in zip(c.sizes[-rank:], c["output_size"], strict=True))
     image = c.shaped(c.x, *((1,) if len(c.sizes) == rank + 1 else ()), *c.sizes)
     return c.shaped(c("AveragePool", image, kernel_shape=window, strides=window), *c.shape)
+
+
+def _average_pool_gradient(c: AtenCall) -> str:
+    """Return the gradient of an average pool: each gradient, over its count, is added to all places of its window."""
+    grads, attributes, rank = _windows(c)
+    sizes, window, counts = (
+        tuple(c["self"].meta["val"].shape)[-rank:],
+        attributes["kernel_shape"],
+        np.ones(()),
+    )
+    result, c.dtype, pads = c.dtype, wide_type(c.dtype), list(attributes["pads"])
+    for axis, (size, count) in enumerate(zip(sizes, c.sizes[-rank:], strict=True)):
+        k, s, pad = window[axis], attributes["strides"][axis], pads[axis]
+        start = np.arange(count) * s - pad
+        end = np.minimum(start + k, size + pad)
+        within = np.minimum(end, size) - np.maximum(start, 0)
+        counts = np.multiply.outer(counts, end - start if c["count_include_pad"] else within)
+        pads[rank + axis] = (count - 1) * s + k - pad - size
+    shares = c.numbers(1 / (c["divisor_override"] or counts), c.dtype)
+    grads = c.shaped(c("Mul", c.cast(grads, result, c.dtype), shares), -1, 1, *c.sizes[-rank:])
+    ones = c.numbers(np.ones((1, 1, *window)), c.dtype)
+    found = c("ConvTranspose", grads, ones, strides=attributes["strides"], pads=tuple(pads))
+    return c.cast(c.shaped(found, *c.shape), c.dtype, result)
+
+
+def _adaptive_pool_gradient(c: AtenCall) -> str:
+    """Return the gradient of an adaptive average pool, axis by axis."""
+    rank = 3 if "3d" in name_of(c.node) else 2
+    result, c.dtype, sizes = c.dtype, wide_type(c.dtype), list(c.sizes)
+    found = c.x
+    for axis in range(len(sizes) - rank, len(sizes)):
+        count, size = sizes[axis], c.shape[axis]
+        before, behind = prod(sizes[:axis]), prod(sizes[axis + 1 :])
+        if size % count:
+            shares = np.zeros((size, count))
+            for n in range(count):
+                first, end = n * size // count, -(-(n + 1) * size // count)
+                shares[first:end, n] = 1 / (end - first)
+            found = c("MatMul", c.numbers(shares, c.dtype), c.shaped(found, before, count, behind))
+        else:
+            found = c.expanded(
+                c.shaped(found, before, count, 1, behind), before, count, size // count, behind
+            )
+            found = c.scaled(found, count / size)
+        sizes[axis] = size
+    return c.cast(c.shaped(found, *c.shape), c.dtype, result)
 
 
 # --- quantised numbers, as `quantized_decomposed` of torch.export has them ---
@@ -628,13 +692,16 @@ _SUMS: Mapping[str, Row] = name_rows(
     (decompose_call, "_safe_softmax nansum count_nonzero count_nonzero.dim_IntList addr"),
     (_cumulate_by("CumSum"), "cumsum"),
     (_cumulate_by("CumProd"), "cumprod"),
-    (lambda c: c("MatMul", *map(c.term, c.terms)), "mm bmm mv"),
+    (_product, "mm bmm mv"),
+    (_packed_by_torch, "_weight_int4pack_mm_for_cpu"),
     (_dot, "dot"),
     (_onto, "addmm baddbmm addmv"),
     (lambda c: c("MatMulInteger", *(c.term(value, type_of(value)) for value in c.terms)), "_int_mm"),
     (_convolution, "convolution"),
     (_average_pool, "avg_pool2d avg_pool3d"),
     (_adaptive_pool, "_adaptive_avg_pool2d _adaptive_avg_pool3d"),
+    (_average_pool_gradient, "avg_pool2d_backward avg_pool3d_backward"),
+    (_adaptive_pool_gradient, "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward"),
 )
 
 _PLACES: Mapping[str, Row] = {
@@ -653,6 +720,7 @@ _PLACES: Mapping[str, Row] = {
 
 _SEVERAL: Mapping[str, Row] = {
     **PLACES_OF_SEVERAL,
+    **ATTENTION,
     **name_rows(
         (_layer_norm, "native_layer_norm"),
         (_group_norm, "native_group_norm"),
@@ -661,7 +729,6 @@ _SEVERAL: Mapping[str, Row] = {
         (_extreme("Min"), "min.dim"),
         (_spread(is_root=False, has_mean=True), "var_mean.correction"),
         (_spread(is_root=True, has_mean=True), "std_mean.correction"),
-        (_attention, "_scaled_dot_product_flash_attention_for_cpu"),
         (
             decompose_call,
             """nll_loss_forward nll_loss2d_forward adaptive_max_pool2d log_sigmoid_forward aminmax

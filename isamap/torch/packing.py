@@ -130,9 +130,6 @@ class PackedGraph:
         (output,) = (n for n in graph.nodes if n.op == "output")
         given_back = {follow_views(node) for node in output.all_input_nodes}
         self.weights = [n for n in inputs if n in weights and n.users and n not in given_back]
-        _unpack_products(
-            graph, {*self.weights, *_of_weights_alone(graph, frozenset(self.weights), given_back)}
-        )
         self.prepared = tuple(_of_weights_alone(graph, frozenset(self.weights), given_back))
         self._weights_among = _picked([inputs.index(node) for node in self.weights])
         tensor: Any = import_module("torch").Tensor
@@ -216,28 +213,6 @@ class PackedGraph:
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
                 known[node] = node.target(*args, **kwargs)
         return known
-
-
-def _unpack_products(graph: Any, known: set[Any]) -> None:
-    """Replace products with torch's packed four-bit weights by products with plain matrices.
-
-    Only torch knows the layout, which differs among processors. Its product with the unit matrix is that matrix,
-    computed once: each element is a single weight with its scale and zero point, in the type of the product.
-    """
-    aten: Any = import_module("torch").ops.aten
-    for node in graph.find_nodes(op="call_function", target=aten._weight_int4pack_mm_for_cpu.default):
-        x, *packed = node.args
-        if not known.issuperset(n for n in packed if hasattr(n, "meta")):
-            continue
-        value, (_, depth) = node.meta["val"], x.meta["val"].shape
-        with graph.inserting_before(node):
-            unit = graph.call_function(aten.eye.default, (depth,), {"dtype": value.dtype})
-            weights = graph.call_function(node.target, (unit, *packed))
-            made = graph.call_function(aten.mm.default, (x, weights))
-        unit.meta["val"], weights.meta["val"] = (value.new_empty(depth, n) for n in (depth, value.shape[1]))
-        made.meta |= node.meta
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
 
 
 _CHANGING = "weights read in each call, as they go on changing"

@@ -36,6 +36,7 @@ from isamap.graph.model_program import KernelCall
 from isamap.graph.model_program import ModelProgram as Steps
 from isamap.graph.operators.aten import POINTWISE
 from isamap.graph.pending import dense
+from isamap.graph.quantising import RUNTIMES
 from isamap.graph.sizes import OpenSizes, is_open, value_of
 from isamap.graph.terms import NotTaken
 from isamap.machine.allowed import device_of
@@ -49,7 +50,7 @@ from isamap.torch.operators import OPERATIONS, PARTS, Translation, translate
 from isamap.tune.implementation_choices import OURS, ChoiceDatabase, ImplementationChoice
 from isamap.tune.tournament import time_alternately
 
-OPSETS = {"": 20, "aten": 1, "isamap": 1}
+OPSETS = {"": 20, "aten": 1, "isamap": 1, RUNTIMES: 1}
 HERE = "cpu"
 """Torch's word for this processor."""
 NO_KERNEL = "it has no kernel here"

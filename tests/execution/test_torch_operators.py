@@ -424,6 +424,77 @@ def test_a_step_of_training_is_in_libraries(dtype: str) -> None:
     assert not [(n.operation, n.why) for n in found.nodes if n.where == "eager"]
 
 
+MASK: Any = torch.tensor([[True, False] * 3, [False, True, True] * 2, [False] * 6, [True] * 6])
+ATTENTION: Mapping[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"is_causal": True, "scale": 0.3},
+    "no keys for a query": {"attn_mask": MASK},
+    "an added mask": {"attn_mask": torch.where(MASK, 0.5, -math.inf)},
+    "shared keys": {"enable_gqa": True},
+}
+POOLS: OfOne = {
+    "counts of the image": lambda x: functional.avg_pool2d(x, 3, 2, 1, True, False),
+    "counts of the padding": lambda x: functional.avg_pool2d(x, (3, 2), 2, 1, True, True),
+    "a divisor": lambda x: functional.avg_pool2d(x, 2, divisor_override=3),
+    "volumes": lambda x: functional.avg_pool3d(x[None], (1, 3, 2), (1, 2, 2), (0, 1, 0)),
+    "windows that overlap": lambda x: functional.adaptive_avg_pool2d(x, (3, 2)),
+    "means of axes": lambda x: functional.adaptive_avg_pool3d(x[None], (2, 7, 1)),
+}
+
+
+def check_training(function: Callable[..., Any], shapes: list[tuple[int, ...]], dtype: Any = None) -> None:
+    """Compare the gradients of a function with eager torch's; each node has to be in a library."""
+
+    def given() -> list[Any]:
+        torch.manual_seed(1)
+        return [torch.randn(shape).to(dtype or torch.float32).requires_grad_() for shape in shapes]
+
+    ours, theirs = given(), given()
+    grads = torch.randn_like(function(*ours))
+    torch.compile(function, backend=backend.backend, options=OPTIONS)(*ours).backward(grads)
+    function(*theirs).backward(grads)
+    allowed = {"rtol": 1e-4, "atol": 1e-5} if dtype is None else {"rtol": 3e-2, "atol": 3e-2}
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, **allowed)
+    found = backend.explain(function, given(), training=True, options=OPTIONS)
+    assert not [(n.operation, n.why) for n in found.nodes if n.where == "eager"]
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_trained_in_libraries(name: str, dtype: Any) -> None:
+    shapes = [(2, 4 if name == "shared keys" else 2, 4, 3), (2, 2, 6, 3), (2, 2, 6, 3)]
+
+    def attend(query: Any, key: Any, value: Any) -> Any:
+        return attention(query, key, value, **ATTENTION[name])
+
+    check_training(attend, shapes, dtype)
+
+
+def test_average_pools_are_trained_in_libraries() -> None:
+    def pools(x: Any) -> Any:
+        return torch.cat([pool(x).flatten() for pool in POOLS.values()])
+
+    check_training(pools, [(2, 2, 7, 9)])
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_layer_of_an_encoder_that_torch_fuses_is_in_the_library(is_first: bool) -> None:
+    layer = torch.nn.TransformerEncoderLayer
+    first, second = (
+        layer(8, 2, 16, activation=unit, norm_first=is_first, batch_first=True).eval()
+        for unit in ("relu", "gelu")
+    )
+    padding, mask = torch.tensor([[False, True, True, False], [True] * 4]), torch.ones(4, 4).triu(1).bool()
+    given: OfOne = {
+        "plain": first,
+        "padded": lambda x: second(x, src_key_padding_mask=padding),
+        "masked": lambda x: second(x, src_mask=mask),
+        "both": lambda x: second(x, src_mask=mask, src_key_padding_mask=padding),
+    }
+    check(given, torch.randn(2, 4, 8))
+
+
 def table() -> str:
     """Return the table of operations as the page has it."""
     rows = ["| | operations of `aten` |", "|---|---|"]

@@ -205,4 +205,44 @@ def test_products_with_weights_in_the_layout_of_torch_stay_in_the_library(
     found = run(model, x)
     assert torch.equal(found, torch.relu(x.float() @ model.matrix).to(dtype))
     assert {where for _, where in lowered} == {"kernel"}
-    assert "MatMul" in kernels(lowered)
+    assert "MatMulNBits" in kernels(lowered)
+
+
+class InGroups(torch.nn.Module):
+    """A layer with weights of four bits, which are dequantised before the product as torchao writes it."""
+
+    def __init__(self, low: int, groups: int, dtype: Any) -> None:
+        torch.nn.Module.__init__(self)
+        shape, by_group = (48, groups, 64 // groups), (48, groups, 1)
+        self.register_buffer("codes", torch.randint(low, low + 16, shape, dtype=torch.int8))
+        self.register_buffer("points", torch.randint(low, low + 16, by_group, dtype=torch.int8))
+        self.register_buffer("scales", (torch.rand(by_group) / 8).to(dtype))
+        self.register_buffer("bias", torch.randn(48).to(dtype))
+
+    def forward(self, x: Any) -> Any:
+        weights = (self.codes.to(x.dtype) - self.points.to(x.dtype)) * self.scales
+        return torch.nn.functional.linear(x, weights.view(48, 64), self.bias) + x @ weights.view(48, 64).t()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("low", "groups"), [(-8, 2), (0, 1), (-3, 4)])
+def test_weights_of_four_bits_in_groups_stay_in_bytes(
+    low: int, groups: int, dtype: Any, lowered: Lowered
+) -> None:
+    model, x = InGroups(low, groups, dtype), torch.randn(5, 64).to(dtype)
+    allowed = {"rtol": 1e-5, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 3e-2, "atol": 6e-2}
+    torch.testing.assert_close(run(model, x), model(x), **allowed)
+    assert kernels(lowered).count("MatMulNBits") == 2
+
+
+def test_weights_of_more_codes_or_in_another_order_become_floats(lowered: Lowered) -> None:
+    model, x = InGroups(-8, 2, torch.float32), torch.randn(5, 48)
+    model.codes[0, 0, 0] = 8
+
+    def turned(x: Any) -> Any:
+        other = (model.codes.to(x.dtype) - model.points.to(x.dtype)) * model.scales
+        return x @ other.view(48, 64)
+
+    torch.testing.assert_close(run(turned, x), turned(x))
+    torch.testing.assert_close(run(model, x @ torch.ones(48, 64)), model(x @ torch.ones(48, 64)))
+    assert "MatMulNBits" not in kernels(lowered)
