@@ -18,7 +18,7 @@ from isamap.formulate.estimate import open_compute_ns
 from isamap.formulate.finished_sums import fused_accesses
 from isamap.formulate.matches import chosen_tile
 from isamap.formulate.tensor_layout import subscript_of
-from isamap.ir import Call, Expr, Index, IndexValue, Kernel, Read
+from isamap.ir import Call, Expr, Index, IndexValue, Kernel, Read, product
 from isamap.ir.index import MinMax, Mod, has_elements
 from isamap.ir.walk import distinct_reads, walk
 from isamap.lower.passes import State
@@ -86,14 +86,18 @@ def scalar_warnings(
                     statement.assign.span,
                     severity="warning",
                     notes=(f"with {mappings[0]}", *lacks),
-                    help=_advice(statement, is_transformed=is_transformed),
+                    help=_advice(kernel, statement, is_transformed=is_transformed),
                 )
             )
     return tuple(found)
 
 
-def _advice(statement: Statement, *, is_transformed: bool) -> str:
+def _advice(kernel: Kernel, statement: Statement, *, is_transformed: bool) -> str:
     value = statement.assign.value
+    if layout := next(
+        filter(None, (_layout_advice(kernel, statement, r) for r in distinct_reads(value))), None
+    ):
+        return layout
     if (clamped := next(filter(_is_clamped, distinct_reads(value)), None)) and statement.reduction_axes:
         return (
             f"copy `{clamped.buffer}` once to a `temp` with a margin, and sum over that: a vector loads neighbouring "
@@ -112,6 +116,26 @@ def _advice(statement: Statement, *, is_transformed: bool) -> str:
         f"it tests every iteration for `{remainder}`: give the selected iterations a separate axis, and "
         f"scatter, as `y[h*{remainder.divisor} + r] += x[h] * w[r]` does"
     )
+
+
+def _layout_advice(kernel: Kernel, statement: Statement, read: Read) -> str | None:
+    """Return which layout of an array would let vectors read it, or None if its layout is not the reason."""
+    operand = next((o for o in kernel.operands if o.name == read.buffer), None)
+    if any(map(has_elements, read.index)):
+        if operand is None or len(operand.shape) == 1 or operand.strides is not None:
+            return None
+        steps = [str(product(operand.shape[n:])) for n in range(1, len(operand.shape) + 1)]
+        return f"a look-up needs the distance of rows: declare `{operand.name}` with `strides({', '.join(steps)})`"
+    for axis in statement.axes:
+        here, there = (
+            r.index[-1].coefficient(axis.name) if r.index else None for r in (read, statement.assign.target)
+        )
+        if here and there and here.value and there.value == 1 and here.value != 1:
+            return (
+                f"`{read.buffer}` is read in steps of {here.value} along `{axis.name}`: vectors load neighbours in "
+                f"ascending order, so keep a copy of it in the order of `{axis.name}`"
+            )
+    return None
 
 
 def _is_clamped(read: Read) -> bool:

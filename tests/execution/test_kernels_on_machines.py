@@ -83,6 +83,24 @@ def assert_right(source: Source, machine: str, sizes: dict[str, Size]) -> None:
     assert not [d.render() for case in cases for d in case.problems]
 
 
+@pytest.mark.hardware
+@pytest.mark.parametrize("machine", ["x86-avx2", "x86-avx512"])
+@pytest.mark.parametrize(("dtype", "op", "start"), [("u8", "max", 0), ("i8", "min", 127), ("i16", "max", -9)])
+def test_extremes_of_narrow_rows_are_vectors(machine: str, dtype: str, op: str, start: int) -> None:
+    text = f"""kernel extreme(M, N) {{
+  in x: {dtype}[M, N];
+  out y: {dtype}[M];
+  out z: {dtype}[M, N];
+  for m in M {{ y[m] = {start}; }}
+  for m in M, n in N {{ y[m] {op}= x[m, n]; }}
+  for m in M, n in N {{ z[m, n] = {op}(x[m, n], {start}); }}
+}}
+"""
+    source, sizes = Source("extreme.ir", text), dict[str, Size](M=13, N=1003)
+    assert not [name for name in mappings_of(source, machine, sizes)[1:] if "mm_" not in name]
+    assert_right(source, machine, sizes)
+
+
 def mappings_of(source: Source, machine: str, sizes: dict[str, Size]) -> list[str]:
     """Return what performs each statement, by a quick schedule."""
     schedule = compile_kernel(Request(source, machine, sizes, heuristic="greedy"), "schedule").schedule

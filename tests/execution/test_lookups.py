@@ -38,6 +38,15 @@ WORDS = """kernel words(N) {
   for n in N { y[n] = t[c[n]]; }
 }
 """
+PAIRS = """kernel pairs(M, B, I) {
+  in w: u8[I*M*B] values 0..255;
+  in pairs: f32[256, 2];
+  in x: f32[B, 2*I];
+  out y: f32[M];
+  for m in M { y[m] = 0; }
+  for m in M, b in B, i in I, h in 2 { y[m] += pairs[w[(m*B + b)*I + i], h] * x[b, 2*i + h]; }
+}
+"""
 
 
 @pytest.mark.hardware
@@ -45,9 +54,13 @@ WORDS = """kernel words(N) {
     ("text", "machine", "sizes", "looks"),
     [
         (MXFP4, "x86-avx512", {"M": 5, "B": 3}, "lookup_zmm_f32"),
+        (MXFP4, "x86-avx2", {"M": 9, "B": 3}, "lookup16_ymm_f32"),
         (BYTES, "x86-avx512", {"N": 100}, "lookup_zmm_i8"),
         (BYTES, "x86-avx2", {"N": 100}, "lookup_ymm_i8"),
         (WORDS, "x86-avx512", {"N": 37}, "gather_ymm_f32"),
+        (PAIRS, "x86-avx512", {"M": 45, "B": 6, "I": 16}, "join_pairs_"),
+        (PAIRS, "x86-avx512", {"M": 17, "B": 2, "I": 69}, "join_pairs_"),
+        (PAIRS, "x86-avx2", {"M": 45, "B": 6, "I": 16}, "join_pairs_ymm_f32"),
         (BYTES, "aarch64-neon", {"N": 50}, "lookup_q_i8"),
         (WORDS, "aarch64-sve2", {"N": 37}, "gather_v_f32"),
     ],

@@ -57,6 +57,35 @@ def test_a_guard_by_a_remainder_is_told_of_the_form_that_scatters() -> None:
     assert "`y[h*20 + r] += x[h] * w[r]`" in found
 
 
+@pytest.mark.parametrize(
+    ("operand", "value", "said"),
+    [
+        ("t: f32[256, 8]", "t[c[n], 3]", "declare `t` with `strides(8, 1)`"),
+        ("x: f32[N]", "x[N - 1 - n] * 2", "`x` is read in steps of -1 along `n`"),
+        ("x: f32[3*N]", "x[3*n] * 2", "`x` is read in steps of 3 along `n`"),
+    ],
+)
+def test_a_read_that_no_vector_loads_is_told_of_the_layout_that_would_do(
+    operand: str, value: str, said: str
+) -> None:
+    text = f"""kernel k(N) {{
+      in {operand};
+      in c: u8[N] values 0..255;
+      out y: f32[N];
+      for n in N {{ y[n] = {value}; }}
+    }}"""
+    request = Request(Source("k.ir", text), "x86-avx512", {"N": 1000}, heuristic="greedy")
+    assert said in "\n".join(d.render() for d in compile_kernel(request, "schedule").warnings)
+    stated = Request(
+        Source("k.ir", text.replace("8];\n", "8] strides(8, 1);\n")),
+        "x86-avx512",
+        {"N": 1000},
+        heuristic="greedy",
+    )
+    silent = not compile_kernel(stated, "schedule").warnings
+    assert silent == (operand[0] == "t")
+
+
 def test_a_sum_over_clamped_indices_is_told_of_a_copy_with_a_margin() -> None:
     text = """kernel k(H, W) {
       in x: f32[H, W];

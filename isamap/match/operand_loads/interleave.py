@@ -67,10 +67,12 @@ def used_lanes(request: LoadRequest) -> Lanes | None:
 def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
     """Return the first lane distance at which memory is not contiguous, or None for one run or short runs.
 
-    None if they lie in one, or in runs too short to be worth interleaving.
+    None if they lie in one, or in runs too short to be worth interleaving. Of rows at data even pairs are long.
     """
     places = _places(search, request)
-    if places is None or not 1 < _runs(places) <= len(np.unique(places[1])) // LEAST_RUN:
+    at_data = isinstance(request.expr, Read) and any(map(has_elements, request.expr.index))
+    least = 2 if at_data else LEAST_RUN
+    if places is None or not 1 < _runs(places) <= len(np.unique(places[1])) // least:
         return None
     away = places - places[:, :1]
     return int(away[0][away[0] != away[1]][0])

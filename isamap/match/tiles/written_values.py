@@ -20,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
-from isamap.ir import Call, Cast, Const, Expr, Index, Read
+from isamap.ir import Axis, Call, Cast, Const, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.enumerate import pairings
 from isamap.match.mappings.mapping import AxisGroup, KnownMappings, Mapping
+from isamap.match.patterns.address import simplify_expr
 from isamap.match.patterns.pattern import Pattern, only_assignment, pattern_of
 from isamap.match.patterns.reach import coordinate_names
 from isamap.match.patterns.unify import Bindings, read_twice
@@ -132,17 +133,24 @@ def _may_be_apart(pattern: Pattern) -> bool:
 
 
 def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[Mapping]:
-    """Yield the mappings of one reduction axis onto all axes of the instruction, for every pairing."""
+    """Yield the mappings of one or two reduction axes onto all axes of the instruction, for every pairing."""
     lanes = [s for i in pattern.target.index for s in i.symbols]
     axes = (*lanes, *(a.name for a in pattern.axes if a.name not in lanes))
     for bindings in pairings(pattern, statement, "complete"):
         indexed = all(set(axes) <= {s for i in b.pattern for s in i.symbols} for b in bindings)
         if not indexed or not bindings or read_twice(bindings):
             continue
-        for axis in statement.reduction_axes:
-            if axis.extent.value != 1 and _is_along(axis.name, bindings, pattern):
-                groups = (AxisGroup(axes, (axis.name,)),)
-                yield Mapping(pattern.name, number, bindings, groups, (), "whole")
+        along = [a for a in statement.reduction_axes if a.extent.value != 1]
+        along = [a for a in along if _is_along(a.name, bindings, pattern)]
+        joined = [(outer.name, inner.name) for outer in along for inner in along if _is_short(inner, outer)]
+        for names in [*((a.name,) for a in along), *joined]:
+            groups = (AxisGroup(axes, names),)
+            yield Mapping(pattern.name, number, bindings, groups, (), "whole")
+
+
+def _is_short(axis: Axis, outer: Axis) -> bool:
+    """Return whether an axis is so short that lanes run over the next one, too: pairs, fours or eights."""
+    return axis is not outer and axis.extent.value in (2, 4, 8) and outer.extent.value not in (2, 4, 8)
 
 
 def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
@@ -176,7 +184,18 @@ def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
         cell_pattern=tile.pattern.target.index,
         cells=here,
     )
-    return replace(tile, accumulator=shares, held=acc)
+    inputs = tuple(replace(o, elements=_at_multiples(o, tile)) for o in tile.inputs)
+    return replace(tile, inputs=inputs, accumulator=shares, held=acc)
+
+
+def _at_multiples(operand: OperandTile, tile: Tile) -> Expr:
+    """Return the elements of an operand, whose tiles start at multiples of the short axis that lanes run over."""
+    (group,) = tile.mapping.groups
+    if len(group.kernel_axes) == 1:
+        return operand.elements
+    start, step = Index.of(f"@{group.name}"), tile.statement.axis(group.kernel_axes[1]).extent
+    moved = substitute_expr(operand.elements, {str(start): start.floordiv(step) * step})
+    return simplify_expr(moved, dict(zip(coordinate_names(len(operand.shape)), operand.shape, strict=True)))
 
 
 def _op(tile: Tile) -> str:
