@@ -30,7 +30,7 @@ from isamap.plan.graph_check import check_graph_plan
 from isamap.plan.graphs import GraphNode, GraphProblem, KernelGroup
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Edges, NodeGroup, cones_of, greedily
-from isamap.scheduler.graphs.improving import better_start, improved_in_pieces, make_plan
+from isamap.scheduler.graphs.improving import choose_start, improved_in_pieces, make_plan
 
 MACHINE = "x86-avx512"
 OPERATIONS_PER_NS = 64.0
@@ -262,7 +262,7 @@ def row(name: str, recorder: Recorder, limit_s: float) -> str:
     greedy = make_plan(problem, [number[cone] for cone in greedily(Edges.of(problem.nodes, problem.results))])
     formulated, started = time.process_time() - started, time.monotonic()
     room = max(none.peak_bytes, greedy.peak_bytes)
-    plan = improved_in_pieces(problem, better_start(none, greedy, room), limit_s, room)
+    plan = improved_in_pieces(problem, choose_start(none, greedy, room), limit_s, room)
     solved, started = time.monotonic() - started, time.monotonic()
     bound = max(plan.bound_ns, bound_ns(problem))
     bounded = time.monotonic() - started

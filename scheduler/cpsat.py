@@ -14,7 +14,7 @@ from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.deciding.software_pipelining import still
+from isamap.scheduler.deciding.software_pipelining import no_pipelining
 from isamap.scheduler.process.exchange import Search, SearchLimits, SearchResult
 from isamap.scheduler.process.isolate import SolverAnswer, ask_apart, warn_of_failure
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
@@ -90,11 +90,11 @@ def solve_in_steps(
     That schedule is found sooner, and its cost lets the solver prune most options of the second step. The
     second step may spend effort of its own.
     """
-    if not any(still(option.space) for option in options):
+    if not any(no_pipelining(option.space) for option in options):
         return solve_nest(options, first, limits, ask=ask, splits=splits)
     stop = time.monotonic() + limits.wall_s
     resting = [
-        replace(o, space=replace(o.space, fixed={**o.space.fixed, **still(o.space)}), known_floors=())
+        replace(o, space=replace(o.space, fixed={**o.space.fixed, **no_pipelining(o.space)}), known_floors=())
         for o in options
     ]
     own = next(rest for rest, option in zip(resting, options, strict=True) if option is first.option)

@@ -215,7 +215,7 @@ class Backward:
             value = wide(Read(seed.name, index, operand.dtype))
             self.add(place.name, Contribution(axes, place.index(index), value, None), (), ())
 
-    def reaching(self, results: set[str]) -> set[str]:
+    def sources_of(self, results: set[str]) -> set[str]:
         """Return the active arrays from which results are computed, including the results."""
         found = results & self.active
         while True:
@@ -247,7 +247,7 @@ class Backward:
     # --- statements backwards -------------------------------------------------------------------------
 
     def run(self, results: Sequence[str]) -> None:
-        self.useful = self.reaching({self.built.finals[n].name for n in results})
+        self.useful = self.sources_of({self.built.finals[n].name for n in results})
         groups = groupby(self.built.statements, lambda s: (s.ordered_loops or (None,))[0])
         for loop, members in reversed([(n, list(group)) for n, group in groups]):
             if loop is None:
@@ -366,7 +366,7 @@ class Backward:
         adjoint, dtype = self.adjoints[name], self.dtype(name)
         if adjoint.role == "in":
             output = Operand(self.names.fresh(f"{adjoint.name}_old"), "out", dtype, adjoint.shape)
-            self.hand_out(adjoint, output)
+            self.assign_output(adjoint, output)
             return output
         return replace(adjoint, role="out") if adjoint.dtype == dtype else self.narrowed(adjoint, dtype)
 
@@ -383,10 +383,10 @@ class Backward:
             self.zeroed[wide_sum.name] = replace(self.zeroed.pop(adjoint.name), name=wide_sum.name)
         self.more.append(wide_sum)
         out = replace(adjoint, role="out", dtype=dtype)
-        self.hand_out(wide_sum, out)
+        self.assign_output(wide_sum, out)
         return out
 
-    def hand_out(self, adjoint: Operand, output: Operand) -> None:
+    def assign_output(self, adjoint: Operand, output: Operand) -> None:
         """Append the statement that assigns an output."""
         axes = self.names.axes(adjoint.shape)
         index = tuple(Index.of(a.name) for a in axes)

@@ -115,7 +115,7 @@ def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: AdjointNam
     results = [o for o in kernel.operands if o.role in ("out", "inout") and o.name in built.finals]
     ends = {o.name: built.finals[o.name].name for o in results}
     given = required_arrays(built.statements, {*ends.values(), *kept})
-    given += [_handed_out(built, o, names) for o in results if ends[o.name] != o.name]
+    given += [_assign_alias(built, o, names) for o in results if ends[o.name] != o.name]
     used = {r.buffer for s in given for r in accesses(s)}
     interface = [o for o in kernel.operands if o.role != "temp"]
     own = {o.name for o in interface}
@@ -128,7 +128,7 @@ def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: AdjointNam
     return with_statements(frame, given, operands)
 
 
-def _handed_out(built: Built, result: Operand, names: AdjointNames) -> Statement:
+def _assign_alias(built: Built, result: Operand, names: AdjointNames) -> Statement:
     """Return the statement that assigns a result which is an alias of another array."""
     place = built.finals[result.name]
     axes = names.axes(result.shape)

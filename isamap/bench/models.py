@@ -123,7 +123,7 @@ def time_model(
             continue
         try:
             call = prepare(path, {**constants, **inputs}, threads)
-            apart = max(map(_apart, results, call()), default=0.0)
+            apart = max(map(_relative_difference, results, call()), default=0.0)
         except Exception as error:  # noqa: BLE001 - a runtime raises what it likes about models that it lacks
             missing.append(Missing(name, str(error).strip().splitlines()[0][:160], True))
             continue
@@ -136,7 +136,7 @@ def time_model(
     return rounds["isamap"], timed + missing
 
 
-def _apart(ours: Array, theirs: Array) -> float:
+def _relative_difference(ours: Array, theirs: Array) -> float:
     """Return the largest difference of two results, divided by the largest number."""
     own, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64).reshape(ours.shape)
     largest = float(np.abs(other[np.isfinite(other)]).max(initial=0.0))

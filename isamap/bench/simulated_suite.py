@@ -287,8 +287,8 @@ class SimulatedSummary:
 def summarise_simulated(rows: Sequence[SimulatedRow]) -> SimulatedSummary:
     """Return the summary of some rows."""
     timed = [row for row in rows if not row.left_out]
-    apart = sorted(timed, key=_apart)
-    mean = geometric_mean(map(_apart, timed))
+    apart = sorted(timed, key=_factor_between)
+    mean = geometric_mean(map(_factor_between, timed))
     return SimulatedSummary(
         len(timed),
         len(rows) - len(timed),
@@ -300,7 +300,7 @@ def summarise_simulated(rows: Sequence[SimulatedRow]) -> SimulatedSummary:
     )
 
 
-def _apart(row: SimulatedRow) -> float:
+def _factor_between(row: SimulatedRow) -> float:
     """Return the factor between model and simulation, at least 1."""
     ratio = row.analytic_ns / row.simulated_ns
     return max(ratio, 1 / ratio)

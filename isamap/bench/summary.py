@@ -83,7 +83,7 @@ def _of_form(form: str, rows: Sequence[Row]) -> Summary:
     )
 
 
-def against_best(row: Row) -> float | None:
+def ratio_to_best(row: Row) -> float | None:
     """Return the ratio to the fastest baseline, or None without a baseline."""
     found = _interval_to_best(row)
     return found.value if found else None
@@ -101,7 +101,7 @@ def _means(rows: Sequence[Row]) -> dict[str, float]:
         mean = geometric_mean(row.ratio[name]["value"] for row in rows if name in row.ratio)
         if mean is not None:
             found[name] = mean
-    best = geometric_mean(value for row in rows if (value := against_best(row)) is not None)
+    best = geometric_mean(value for row in rows if (value := ratio_to_best(row)) is not None)
     return found | ({"best": best} if best is not None else {})
 
 

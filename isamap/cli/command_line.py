@@ -26,7 +26,7 @@ from isamap.cli import INTERRUPTED
 from isamap.cli.answers import Answer, Finding, print_answer
 from isamap.cli.early_words import command_of, fill_model, fill_values, spread_sizes
 from isamap.cli.option_parser import CommandOptions
-from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
+from isamap.cli.terminal import complain, discard_output, prepare_streams, write_answer
 from isamap.driver.options import list_options
 from isamap.source.cache import cache_root, digest, kept_here
 from isamap.source.diagnostic import Diagnostic
@@ -196,7 +196,7 @@ def _collect_warnings() -> Generator[dict[str, Finding]]:
 
 def _answer_os_error(words: Sequence[str], error: OSError) -> Answer:
     """Return the answer for an error of the operating system: a missing file, or a bug in isamap."""
-    let_go()
+    discard_output()
     if isinstance(error, BrokenPipeError):  # a help page whose reader closed the pipe
         return Answer(exit=write_answer("", 0))
     try:

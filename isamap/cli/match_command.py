@@ -244,7 +244,7 @@ def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> t
     mapping has operands that must be computed first, compilation may refuse the statement.
     """
     numbers = range(len(matched.statements))
-    uncarried = (n for n in numbers if matched.sizes and matched.look.uncarried(n))
+    uncarried = (n for n in numbers if matched.sizes and matched.look.reasons_against(n))
     lacking = tuple(dict.fromkeys((*matched.unperformed, *uncarried)))
     plain = {m.statement for m in matched.mappings if not m.composed}.union(
         *(g.statements for g in matched.groups)

@@ -288,12 +288,12 @@ def layer_json(layer: Layer) -> dict[str, object]:
 
 def where_text(layers: Sequence[Layer]) -> list[str]:
     """Return the lines of a table of the machines that run layers, or [] if all run on one machine."""
-    from isamap.graph.layers import ran_where
+    from isamap.graph.layers import group_by_place
     from isamap.report.access_tables import gap_text
     from isamap.report.columns import align, shorten
     from isamap.report.mappings import time_text
 
-    found = ran_where(layers)
+    found = group_by_place(layers)
     if len({machine for machine, _ in found}) < 2 and not any(why for _, why in found):
         return []
     rows = [("runs on", "layers", "predicted", "gap", "transfers", "reason")]

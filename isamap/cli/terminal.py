@@ -68,7 +68,7 @@ def complain(text: str) -> None:
         _discard(sys.stderr)
 
 
-def let_go() -> None:
+def discard_output() -> None:
     """Discard buffered text that a full standard output does not accept."""
     try:
         if not _is_missing(sys.stdout):

@@ -71,7 +71,7 @@ def compile_ahead(requests: Sequence[Asked], jobs: int, watch: Watch = unwatched
     try:
         for _ in range(min(jobs, len(left)) - 1):
             processes.append(_start_ahead())
-            threads.append(Thread(target=_give, args=(left, processes[-1], told), daemon=True))
+            threads.append(Thread(target=_send_work, args=(left, processes[-1], told), daemon=True))
             threads[-1].start()
         with suppress(IndexError):  # the others have taken the last one
             while True:
@@ -103,7 +103,7 @@ def _start_ahead() -> Process[str]:
     )
 
 
-def _give(left: deque[Asked], process: Process[str], told: Callable[[Asked], None]) -> None:
+def _send_work(left: deque[Asked], process: Process[str], told: Callable[[Asked], None]) -> None:
     """Send pieces of work to a process one by one, as long as it answers."""
     assert process.stdin is not None
     assert process.stdout is not None

@@ -177,7 +177,7 @@ def offered_blocks(
         most = [min(extent, max(1, bytes_ // row_bytes)) for bytes_ in room]
         # Loops that a condition bounds by blocks are as long as whole vectors only where blocks are. The model prices
         # the remainders of one length, so that shorter blocks look cheaper than they are.
-        sizes = [size for m in most for size in (_even(extent, m), 1 << m.bit_length() - 1)]
+        sizes = [size for m in most for size in (_even_block(extent, m), 1 << m.bit_length() - 1)]
         for n, size in enumerate(sizes):
             cut = single if size == 1 else share_blocks(kernel, Blocks(axis.name, size))
             if size in sizes[:n] or isinstance(cut, str) or cut == kernel:
@@ -200,7 +200,7 @@ def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
     return any(kernel.operand(o.name).shape != cut.operand(o.name).shape for o in own)
 
 
-def _even(extent: int, most: int) -> int:
+def _even_block(extent: int, most: int) -> int:
     """Return the largest size of nearly equal blocks, at most `most`."""
     count = -(-extent // most)
     return -(-extent // count)

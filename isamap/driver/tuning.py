@@ -195,7 +195,7 @@ def _contenders(
     measured = MeasuredEvaluator(SEARCH_ROUNDS, SEARCH_SECONDS)
 
     def measure(points: Sequence[Point]) -> list[float]:
-        schedules = [first, *(_like(space.schedule(point), first) for point in points)]
+        schedules = [first, *(_copy_origin(space.schedule(point), first) for point in points)]
         fitting = [s for s in schedules if not check_schedule(s, problem)]
         trials = [question.trial(schedule) for schedule in fitting]
         evaluated = evaluate_schedules(request, trials, measured, again=True)
@@ -207,7 +207,7 @@ def _contenders(
     begun = time.monotonic()
     told = search(searcher, space, request.tune, measure, begun + SEARCH_SHARE * (stop - begun))
     points, chosen = [one.point for one in told], finalists(told, FINALISTS)
-    schedules = (first, *(_like(space.schedule(point), first) for point in chosen[1:]))
+    schedules = (first, *(_copy_origin(space.schedule(point), first) for point in chosen[1:]))
     return schedules, (*(points.index(point) + 1 for point in chosen), len(points))
 
 
@@ -222,7 +222,7 @@ def _list_schedules(request: Request, problem: Problem, first: Schedule) -> tupl
     fitting = (s for s in (*ranked, *others) if not check_schedule(s, problem))
     distinct = {s.nests: s for s in reversed((first, *fitting))}
     chosen = tuple(reversed(distinct.values()))[: request.tune]
-    return tuple(_like(schedule, first) for schedule in chosen)
+    return tuple(_copy_origin(schedule, first) for schedule in chosen)
 
 
 def _list_fixed(request: Request) -> dict[str, int]:
@@ -230,7 +230,7 @@ def _list_fixed(request: Request) -> dict[str, int]:
     return {name: value for name, value in request.fixed.items() if value is not None}
 
 
-def _like(schedule: Schedule, first: Schedule) -> Schedule:
+def _copy_origin(schedule: Schedule, first: Schedule) -> Schedule:
     """Return a schedule with the profile, the question and the bound of the model's first choice."""
     return _with_bound(replace(schedule, profile=first.profile, question=first.question), first)
 

@@ -373,7 +373,7 @@ def _too_vague(name: str, vague: Vague, judged: ComparedResult) -> Diagnostic:
     return Diagnostic(
         "bound-too-large",
         f"`{name}` is not verified: {said}, on every fill",
-        notes=(_circumstances(judged),),
+        notes=(_describe_run(judged),),
         help="verify smaller sizes or fewer iterations, or write the state of each iteration to an "
         "output, so that each iteration is compared separately",
     )
@@ -395,13 +395,13 @@ def _wrong(name: str, expected: Expected, closest: Deviation, judged: ComparedRe
         f"{where} is {found[index]!s} and should be {is_value!s}, {allowed}",
         notes=(
             f"{closest.wrong} of {expected.values.size} elements compared are wrong",
-            _circumstances(judged),
+            _describe_run(judged),
         ),
         help="`isamap hw check --run` tells whether an instruction's description is wrong",
     )
 
 
-def _circumstances(judged: ComparedResult) -> str:
+def _describe_run(judged: ComparedResult) -> str:
     sizes = ", ".join(f"{n}={v}" for n, v in judged.sizes.items())
     return f"with {sizes}, filled with {judged.fill}, run on {judged.ran_on}"
 

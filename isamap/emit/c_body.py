@@ -14,8 +14,8 @@ from isamap.emit.c_parts import (
     ParallelRegion,
     copy_text,
     dense_strides,
+    is_separate_copy,
     region_texts,
-    stands_apart,
     used_in_loops,
 )
 from isamap.emit.c_text import SHIFT, CText, cast, index_text, infix
@@ -130,7 +130,7 @@ class BodyWriter:
                 self.add(depth, f"if ({test}) {{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
-            case Block() if self.counters and not self.issuer.model and stands_apart(node):
+            case Block() if self.counters and not self.issuer.model and is_separate_copy(node):
                 self.copy(node, depth)
             case Block(note, body):
                 self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
@@ -254,7 +254,7 @@ class BodyWriter:
 
     def keep(self, issue: Issue, depth: int) -> None:
         """Write a statement that keeps the vectors of an issue in their registers."""
-        read, added = read_as_it_lies(issue, self.issuer.machine), added_to(issue, self.issuer.machine)
+        read, added = read_as_it_lies(issue, self.issuer.machine), sum_name(issue, self.issuer.machine)
         if read in self.shared and self.is_vector(read):
             self.tell("READ_ONCE", [read], depth)
         if added is not None and self.is_vector(added):
@@ -383,7 +383,7 @@ def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Mach
     """Return the vectors that two or three issues read and whose sums all start and end in the body."""
     issues = [node for node in body if isinstance(node, Issue)]
     own = {value.name for node in body if isinstance(node, Declare) for value in node.values}
-    sums = [added_to(issue, machine) for issue in issues]
+    sums = [sum_name(issue, machine) for issue in issues]
     if any(value is not None and value not in own for value in sums) or not any(sums):
         return frozenset()
     read = (read_as_it_lies(issue, machine) for issue in issues)
@@ -400,7 +400,7 @@ def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
     return found
 
 
-def added_to(issue: Issue, machine: Machine) -> str | None:
+def sum_name(issue: Issue, machine: Machine) -> str | None:
     """Return the value that an issue reads and writes, or None."""
     sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
     return next((value for value in sums if value is not None), None)

@@ -527,7 +527,7 @@ def asked_lines(program: LoweredProgram, lengths: tuple[Length, ...], name: Name
     if served is None:
         return []
     own = name(served.name)
-    lines = [f"  int64_t {own} = (int64_t)({_asking(served.constant, lengths)});"]
+    lines = [f"  int64_t {own} = (int64_t)({_call_of_length(served.constant, lengths)});"]
     for number, row in served.tables:
         *others, (_, last) = zip(served.values, row, strict=True)
         picked = "".join(f"{own} == {value} ? {entry} : " for value, entry in others)
@@ -542,9 +542,9 @@ def tests_of(program: LoweredProgram, lengths: tuple[Length, ...], name: Namer) 
         if served is not None and length.constant == served.constant:
             yield " && ".join(f"{name(served.name)} != {value}" for value in served.values)
         else:
-            yield f"{_asking(length.constant, lengths)} != {length.value}"
+            yield f"{_call_of_length(length.constant, lengths)} != {length.value}"
 
 
-def _asking(constant: str, lengths: tuple[Length, ...]) -> str:
+def _call_of_length(constant: str, lengths: tuple[Length, ...]) -> str:
     length = next(one for one in lengths if one.constant == constant)
     return f"{length.function}()" + (f" / {length.divisor}" if length.divisor != 1 else "")

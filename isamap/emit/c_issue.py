@@ -225,7 +225,7 @@ class Issuer:
             case "value":
                 found = CText(f"*{self._pointer(ref, operand, here).inside(PREFIX)}", PREFIX)
                 stays = here.beside_loop and here.outer_counter not in ref.offset.symbols
-                return self._made_here(found, operand.dtype) if stays else found
+                return self._recompute(found, operand.dtype) if stays else found
             case "stride":
                 size = here.elements[ref.buffer].size_bytes
                 return index_text(ref.strides[0] * size, here.names.of, self.used)
@@ -247,11 +247,11 @@ class Issuer:
                 if text.endswith(("INFINITY", "NAN")):
                     self.used.add("math.h")
                 found = CText(text, PREFIX if text.startswith("-") else POSTFIX)
-                return self._made_here(found, dtype) if stays else found
+                return self._recompute(found, dtype) if stays else found
             case _:
                 return value_text(value, CScope(here.names.of, _no_access, self.used))
 
-    def _made_here(self, value: CText, dtype: DType) -> CText:
+    def _recompute(self, value: CText, dtype: DType) -> CText:
         """Return a value that compilers must compute anew at each use, so that they do not hoist it."""
         function = f"made_here_{storage_type(dtype)}"
         self.used.add(function)

@@ -172,7 +172,7 @@ def region_texts(region: ParallelRegion, body: Sequence[str]) -> list[str]:
 Parameters = Sequence[tuple[str, str]]
 
 
-def stands_apart(block: Block) -> bool:
+def is_separate_copy(block: Block) -> bool:
     """Return whether a block is a copy with loops that uses no outside value.
 
     Hints alone need nothing that stays in registers, and a call in the innermost loop empties all of them.

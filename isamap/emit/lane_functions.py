@@ -251,7 +251,7 @@ class _LaneFunction(ModelWriter):
                 names, self.names = self.names, self.names.inside()
                 self.scope = CScope(self.names.of, self.load, self.used)
                 lane = self.lane_of(stmt)
-                inner = self.dealt_round(axes, depth) if lane is None else self.owned(stmt, lane, depth)
+                inner = self.open_turns(axes, depth) if lane is None else self.open_own(stmt, lane, depth)
                 self.guarded(stmt.guard, inner, lambda d: self.all(stmt.body, d))
                 for closed in range(inner - 1, depth - 1, -1):
                     self.add(closed, "}")
@@ -294,7 +294,7 @@ class _LaneFunction(ModelWriter):
             )
         return next(iter(found), None)
 
-    def dealt_round(self, axes: tuple[Axis, ...], depth: int) -> int:
+    def open_turns(self, axes: tuple[Axis, ...], depth: int) -> int:
         """Open the loop of a lane over iterations that are distributed among the lanes in turn."""
         at = self.names.take("at")
         total = index_text(index_product([axis.extent for axis in axes]), self.names.of, self.used)
@@ -312,7 +312,7 @@ class _LaneFunction(ModelWriter):
             )
         return depth + 1
 
-    def owned(self, loop: Loop, lane: Index, depth: int) -> int:
+    def open_own(self, loop: Loop, lane: Index, depth: int) -> int:
         """Open the loops of a lane over the iterations whose elements are in its registers."""
         digits = digits_of(lane, self.lanes_used)
         by_axis = {axis.name: axis for axis in loop.axes}

@@ -60,7 +60,7 @@ def with_flows(
         moves = _Moves(operand.staging.homes[0], described[operand.name], option, tile, search)
         if operand.is_accumulator:
             found = fused_result(kernel, number, tuple(f.statement for f in taken))
-            ways = _ways_out(moves, found) if mover or _leaves(moves, found) else []
+            ways = _store_paths(moves, found) if mover or _leaves(moves, found) else []
             if mover and ways is None:
                 return None
             if ways:
@@ -142,7 +142,7 @@ class _Moves:
 
 def _of_input(moves: _Moves) -> Flow:
     """Return the flow of an input."""
-    busy = _busy(moves, _brought(moves, moves.operand))
+    busy = _busy(moves, _fillings(moves, moves.operand))
     # The delay from the end of a move's unit time to the arrival of its data. Units: nanoseconds.
     move, machine = _move_of(moves, moves.operand).move, moves.search.machine
     item = machine.instructions[move.instruction]
@@ -186,8 +186,8 @@ def _of_sums(moves: _Moves, found: CompanionValues, ways: Sequence[WayOut]) -> F
     first = start_of_sum(moves.tile, found)
     begun = list[Moved]()
     if not moves.tile.overwrites(moves.operand):
-        begun = _brought(moves, moves.operand) if first is None else _initial_moves(moves, first[0])
-    out = [_taken_out(moves, way) for way in ways]
+        begun = _fillings(moves, moves.operand) if first is None else _initial_moves(moves, first[0])
+    out = [_stores_of(moves, way) for way in ways]
 
     def latency_ns(moved: Moved) -> float:
         return issue_latency_ns(moves.search.machine, moved[0], moved[1] / moves.tiles)
@@ -211,7 +211,7 @@ def _through_registers(moves: _Moves, flow: Flow, found: CompanionValues, *, pas
     loads, stores = load_time(*known), store_time(*known)
     first = start_of_sum(moves.tile, found)
     begins = first is not None and _held_beginning(moves, first[0]) is not None
-    apart = (*_busy(moves, _brought(moves, first[0])), *loads) if begins and first is not None else ()
+    apart = (*_busy(moves, _fillings(moves, first[0])), *loads) if begins and first is not None else ()
     around = (*(() if begins else loads), *(() if passes else stores))
     again_ns = latency_ns(moves.operand, moves.tile, moves.home, moves.search) if loads else 0.0
     between = (*loads, *stores)
@@ -230,10 +230,10 @@ def _initial_moves(moves: _Moves, first: OperandTile) -> list[Moved]:
     if find_zeroing(first, moves.tile, moves.search):
         return []
     set_by = _held_beginning(moves, first)
-    return _brought(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
+    return _fillings(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
 
 
-def _ways_out(moves: _Moves, found: CompanionValues) -> list[WayOut] | None:
+def _store_paths(moves: _Moves, found: CompanionValues) -> list[WayOut] | None:
     """Return how each value of finished sums reaches its array, or None if no instruction stores one."""
     known = moves.tile, moves.home, moves.search
     written = written_value(moves.tile, found) or (get_own_sum(moves.tile),)
@@ -254,12 +254,12 @@ def _registers_of_chains(ways: Sequence[WayOut], machine: Machine) -> dict[str, 
     return most
 
 
-def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
+def _fillings(moves: _Moves, operand: OperandTile) -> list[Moved]:
     """Return the moves that fill or zero tiles. At the end of an axis, the remainder is zeroed."""
     clearing = find_clearing(moves.search, moves.home, operand.dtype.name)
     cleared, found = float(moves.tiles * prod(operand.cell_shape)), list[Moved]()
     if operand.subject != operand.fill:
-        cleared *= _left_over(moves, operand)
+        cleared *= _zeroed_share(moves, operand)
         move = _move_of(moves, operand).move
         found.append((move.instruction, move.cost_ns * moves.elements))
         found += [(name, ns * moves.elements + _waits_ns(moves, name)) for name, ns in move.computing]
@@ -275,7 +275,7 @@ def _waits_ns(moves: _Moves, name: str) -> float:
     return moves.tiles * issue_latency_ns(machine, name, 0.0) if same else 0.0
 
 
-def _left_over(moves: _Moves, operand: OperandTile) -> float:
+def _zeroed_share(moves: _Moves, operand: OperandTile) -> float:
     """Return the share of cells at the ends of axes that are set to zero.
 
     Along rows these are the cells after the last row of a tile, else all of a tile in which an axis ends.
@@ -326,7 +326,7 @@ def _depths(moves: _Moves) -> tuple[int, int]:
     return move_count, compute_count
 
 
-def _taken_out(moves: _Moves, way: WayOut) -> list[Moved]:
+def _stores_of(moves: _Moves, way: WayOut) -> list[Moved]:
     """Return the moves that store all tiles of a result. Only existing elements leave the scratchpads."""
     *before, (last, last_ns) = way.moves
     of_each = last_ns / prod(moves.operand.cell_shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from isamap.formulate.fusable import offered_once
+from isamap.formulate.fusable import offer_once
 from isamap.formulate.hierarchy import Memories
 from isamap.formulate.matches import Matches, find_matches
 from isamap.formulate.packable import require_packable
@@ -115,7 +115,7 @@ class Frame:
             self.kernel.name,
             machine.name,
             tuple((n, v if isinstance(v, int) else str(v)) for n, v in self.sizes),
-            offered_once(nests),
+            offer_once(nests),
             tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
             self.memories.caches,
             self.memories.beyond_bytes_per_ns,

@@ -55,19 +55,19 @@ def fusions(
     return tuple(found)
 
 
-def offered_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
+def offer_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
     """Return the nests with each fusable statement offered only to the first nest that may fuse it."""
     taken: set[int] = set()
     found: list[NestProblem] = []
     for nest in nests:
         mine = {f.statement for o in nest.options for f in o.fusions} - taken
-        options = tuple(replace(o, fusions=_among(o.fusions, mine)) for o in nest.options)
+        options = tuple(replace(o, fusions=_allowed_fusions(o.fusions, mine)) for o in nest.options)
         found.append(replace(nest, options=options))
         taken |= mine
     return tuple(found)
 
 
-def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]:
+def _allowed_fusions(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]:
     """Return the fusions of allowed statements whose prerequisites are allowed, too."""
     kept: list[Fusion] = []
     for fusion in offered:

@@ -329,7 +329,7 @@ def option_of(
     option = replace(
         bare,
         operands=tuple(
-            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile, line), search.machine)
+            with_hints(_add_layout(o, subjects.get(o.name), tile, kernel, profile, line), search.machine)
             for o in sharing_files(operands, search.machine)
         ),
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
@@ -362,7 +362,7 @@ def _iterations_of_copy(
     return iterations
 
 
-def _laid_out(
+def _add_layout(
     operand: TileOperand,
     subject: Expr | None,
     tile: Tile,

@@ -32,7 +32,7 @@ from isamap.graph.pending import (
     write_kernel,
     writes_of,
 )
-from isamap.graph.sizes import opened_by
+from isamap.graph.sizes import record_of_open
 from isamap.graph.thresholds import (
     CHAIN_ELEMENTS,
     CHAIN_KERNELS,
@@ -163,7 +163,7 @@ def fuse_steps(
         found.append(current)
     for number, step in enumerate(found):  # once they are as few as may be: each is a statement
         if isinstance(step, Pointwise):
-            place, kernel = _behind(step, number, made, found, readers, freely)
+            place, kernel = _fuse_after(step, number, made, found, readers, freely)
             found[number] = None
             found[place] = kernel
             made[step.output.tensor] = place
@@ -180,7 +180,7 @@ def finish_steps(
         readers[tensor] += 1
     kernels: dict[str, str] = {}
     calls: list[Step] = []
-    opened = opened_by(
+    opened = record_of_open(
         size for step in steps for p in (*reads_of(step), *writes_of(step)) for size in p.shape
     )
     for step in pad_for_readers(steps, readers) if borders else steps:
@@ -276,7 +276,7 @@ def _in_sizes(
     return passed, producer
 
 
-def _behind(
+def _fuse_after(
     step: Pointwise,
     number: int,
     made: Mapping[str, int],

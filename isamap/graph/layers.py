@@ -120,7 +120,7 @@ def layers_of(trace: Trace, library: ModelSource, machine: Machine) -> list[Laye
     return found
 
 
-def ran_where(layers: Sequence[Layer]) -> dict[tuple[str, str], list[Layer]]:
+def group_by_place(layers: Sequence[Layer]) -> dict[tuple[str, str], list[Layer]]:
     """Return the layers by machine and reason, in order of first occurrence."""
     found: dict[tuple[str, str], list[Layer]] = {}
     for layer in layers:
@@ -274,7 +274,7 @@ def compare_layers(
             expected = value.expected(passed, trace.borders.get(passed.tensor), exact.get(passed.tensor))
             seen = _view_of(made[passed.tensor], passed)
             if isinstance(step, Control) and DTYPES[passed.dtype].is_float:
-                expected = _loosely(expected)
+                expected = _drop_bounds(expected)
             deviation = find_deviation(seen, expected)
             compared += 1
             closest = max(closest, deviation, key=lambda one: one.ratio)
@@ -326,7 +326,7 @@ LOOSE = 1 << 10
 """Units in the last place of the largest element by which results of a step that calls bodies may differ."""
 
 
-def _loosely(expected: Expected) -> Expected:
+def _drop_bounds(expected: Expected) -> Expected:
     """Return the expected values without exact bounds, for several steps that the interpreter cannot bound."""
     most = np.abs(expected.values[np.isfinite(expected.values)]).max(initial=0.0)
     bound = np.maximum(expected.bound, LOOSE * 2.0 ** (1 - expected.dtype.mantissa_bits) * most)

@@ -203,7 +203,7 @@ class Lowering:
             except NeedsConstant:
                 raise
             except NotTaken as reason:
-                self.making.back_to(mark)
+                self.making.drop_after(mark)
                 other = definitions.function_of(node, inputs, version) if definitions else None
                 if other is None:
                     raise reason from None
@@ -233,7 +233,7 @@ class Lowering:
         try:
             found = lowered(applied)
         except OutOfOrder:
-            self.making.back_to(mark)
+            self.making.drop_after(mark)
             found = lowered(replace(applied, inputs=self._plain(applied.inputs)))
         return found if isinstance(found, tuple) else (found,)
 
@@ -257,7 +257,7 @@ class Lowering:
             self.inline(nodes, scope.inside(names, {**scope.opsets, **function.opsets}))
         except RefusedNode as inner:
             if inner.taken.constant and inner.taken.constant not in node.inputs:
-                needed = _deciding(node, inputs)
+                needed = _size_input(node, inputs)
                 raise NeedsConstant(needed) if needed else inner from None
             raise
         return [names.get(name) for name in function.outputs[: len(node.outputs)]]
@@ -409,7 +409,7 @@ def check_said(ports: Iterable[Signature], names: Names) -> None:
             raise NotTaken(f"`{port.name}`: {wrong}")
 
 
-def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:
+def _size_input(node: Node, inputs: Sequence[Value | None]) -> str:
     """Return the input that most likely determines sizes inside a node, or ""."""
     for name, value in zip(node.inputs, inputs, strict=True):
         if value is not None and value.known is None and value.dtype in ("i32", "i64") and value.rank < 2:
@@ -476,7 +476,7 @@ def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: KernelS
             Value(
                 one.dtype,
                 tuple(
-                    _either(to, sizes, bodies, counted) for sizes in zip(one.shape, other.shape, strict=True)
+                    _join(to, sizes, bodies, counted) for sizes in zip(one.shape, other.shape, strict=True)
                 ),
             )
         )
@@ -488,7 +488,7 @@ def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: KernelS
     return _add_control(to, "if", bodies, tuple(given), reads, results, counted)
 
 
-def _either(
+def _join(
     to: Lowering,
     sizes: tuple[int, int],
     bodies: Sequence[Body],
@@ -541,7 +541,7 @@ def _loop(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: Kerne
         try:
             return _unroll_loop(to, body, number if trips is not None else None, condition, state, scope)
         except NotTaken as reason:
-            to.making.back_to(mark)
+            to.making.drop_after(mark)
             refusal = reason
     try:
         return _repeat_body(to, body, trips, condition, state, scope)

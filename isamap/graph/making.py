@@ -166,10 +166,10 @@ class Making:
     """The sizes that steps of the program find."""
 
     def mark(self) -> int:
-        """Return the current position in the program, for `back_to`."""
+        """Return the current position in the program, for `drop_after`."""
         return len(self.steps)
 
-    def back_to(self, mark: int) -> None:
+    def drop_after(self, mark: int) -> None:
         """Remove the steps after a mark. Constants that become unused stay."""
         del self.steps[mark:]
         self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}

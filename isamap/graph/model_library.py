@@ -171,7 +171,7 @@ def compile_program_of(
         most = max(bodies[body.name].cost_ns for body in step.bodies)
         trips = most_of(step.trips) if step.function == "loop" else 1
         costs[step.name] = most * (trips if trips < MOST_PRICED else 1)
-    shared = _dealt(program, costs, how) if how.devices > 1 else None
+    shared = _assign_devices(program, costs, how) if how.devices > 1 else None
     program, phases = (shared.program, shared.phases) if shared else (program, ())
     needed |= {name: one.workspace_bytes for name, one in made.items()}
     placed = plan(program, needed, find_pitches(program, machine), places_of(phases) if shared else None)
@@ -187,7 +187,7 @@ def compile_program_of(
     )
 
 
-def _dealt(program: ModelProgram, costs: Mapping[str, float], how: ModelOptions) -> DeviceAssignment:
+def _assign_devices(program: ModelProgram, costs: Mapping[str, float], how: ModelOptions) -> DeviceAssignment:
     """Return the assignment of the steps to devices, by the machine's parameters as measured here."""
     return deal(program, costs, measured_machine(how), how.devices, how.limit_s)
 

@@ -224,10 +224,10 @@ def host_programs(program: ModelProgram, stream: ProgramFile) -> Iterator[tuple[
     encoded = {part.step for part in stream.parts}
     for number, step in enumerate(program.steps):
         if number not in encoded:
-            yield number, _alone(program, step, number)
+            yield number, _program_of_step(program, step, number)
 
 
-def _alone(program: ModelProgram, step: Step, number: int) -> ModelProgram:
+def _program_of_step(program: ModelProgram, step: Step, number: int) -> ModelProgram:
     """Return the program of one step, whose inputs and results have the names of its tensors."""
     constants = {
         p.tensor: program.constants[p.tensor] for p in reads_of(step) if p.tensor in program.constants

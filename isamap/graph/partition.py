@@ -20,7 +20,7 @@ from isamap.graph.model_program import KernelCall, ModelProgram, Step
 from isamap.graph.model_program import reads_of as read_by
 from isamap.graph.model_program import writes_of as written_by
 from isamap.graph.planning import LINE_BYTES
-from isamap.graph.sizes import needs_numbers, opened_by
+from isamap.graph.sizes import needs_numbers, record_of_open
 from isamap.graph.types import size_bytes
 from isamap.plan.graph_check import check_graph_plan, live_ranges
 from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, KernelGroup
@@ -28,7 +28,7 @@ from isamap.plan.placement import PlacedBuffer
 from isamap.report.graph_picture import GraphView
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Edges, NodeGroup, cones_of, show_results
-from isamap.scheduler.graphs.improving import better_start, improved_in_pieces, make_plan
+from isamap.scheduler.graphs.improving import choose_start, improved_in_pieces, make_plan
 from isamap.scheduler.memory.allocation import pack
 from isamap.source import Diagnostic, UsageProblem
 
@@ -66,7 +66,7 @@ class Partition:
 
     def __call__(self, steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
         """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem for too little workspace."""
-        if opened := opened_by(s for step in steps for p in writes_of(step) for s in p.shape):
+        if opened := record_of_open(s for step in steps for p in writes_of(step) for s in p.shape):
             raise needs_numbers(opened.sizes, "choosing what to fuse by prices")
         problem, cones, written = formulate(steps, results, self.prices)
         number = {cone: n for n, cone in enumerate(cones)}
@@ -76,7 +76,7 @@ class Partition:
         plan = {"none": none, "greedy": greedy, "cpsat": greedy}[self.method]
         room = self.workspace_bytes or greedy.peak_bytes
         if self.method == "cpsat":
-            plan = self._solve_packed(problem, better_start(none, greedy, room), room)
+            plan = self._solve_packed(problem, choose_start(none, greedy, room), room)
         _, size = place_tensors(problem, plan)
         if self.workspace_bytes and size > self.workspace_bytes:
             raise no_room(size, self.workspace_bytes, plan.peak_bytes)

@@ -153,7 +153,7 @@ def with_integer_operators(
             made = (
                 _compose_lookups(rewriting, node)
                 or _of_integers(rewriting, node)
-                or _looked_up(rewriting, node)
+                or _look_up_bytes(rewriting, node)
             )
         elif node.op in _MOVED and not node.domain:
             made = _move_to_bytes(rewriting, node)
@@ -363,7 +363,7 @@ def _clip(graph: _Rewriting, last: Node, source: str, low: int, high: int, dtype
     return Node("Clip", "", last.name, (source, *names), last.outputs, {})
 
 
-def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
+def _look_up_bytes(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
     """Return the nodes that replace elementwise operations on (concatenated) bytes by a table look-up.
 
     The operations read one value, and known single numbers.

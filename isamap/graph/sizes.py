@@ -312,7 +312,7 @@ def is_open(size: object) -> bool:
     return isinstance(size, Size)
 
 
-def opened_by(sizes: Iterable[object]) -> OpenSizes | None:
+def record_of_open(sizes: Iterable[object]) -> OpenSizes | None:
     """Return the record of open sizes to which one of these sizes belongs, or None."""
     return next((size.opened for size in sizes if isinstance(size, Size)), None)
 

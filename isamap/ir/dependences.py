@@ -46,7 +46,7 @@ def check_dependences(
     for site, (target, *sources) in zip(sites, accesses, strict=True):
         if all(axis.ordered for axis in site.axes):
             continue
-        for finding in _against(target, sources, writes, reads, proofs, meeting):
+        for finding in _find_conflicts(target, sources, writes, reads, proofs, meeting):
             found += 1
             yield finding
         if found >= _MOST_FINDINGS:
@@ -94,7 +94,7 @@ def _sorted_in(site: Site, read: Read) -> _Sorted:
     return _Sorted(site, read, place, (frame, site.guards, site.conditions, moving), constants, loops)
 
 
-def _against(
+def _find_conflicts(
     target: _Sorted,
     sources: list[_Sorted],
     writes: _Kinds,

@@ -102,7 +102,7 @@ def _solve(assumed: _Assumed) -> bool:
                 (e, name)
                 for e in assumed.zero
                 for name in sorted(e.symbols & assumed.unknowns)
-                if _gives(e, name)
+                if _determines(e, name)
             ),
             None,
         )
@@ -117,7 +117,7 @@ def _solve(assumed: _Assumed) -> bool:
         assumed.nonnegative = [e.substitute({name: value}) for e in assumed.nonnegative]
 
 
-def _gives(equation: Index, name: str) -> bool:
+def _determines(equation: Index, name: str) -> bool:
     """Return whether the equation determines a name as an expression of other names."""
     slope = equation.coefficient(name)
     if slope is None or slope.value not in (1, -1):

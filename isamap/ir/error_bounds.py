@@ -74,7 +74,7 @@ class Measure:
             low, high = ordered - errors, ordered + errors
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
-    def narrowing(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
+    def rounding(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
         """Return the errors of rounding to a type. Small integers are exact and have none."""
         if self.exact_below:
             return np.where(magnitudes < 2.0**dtype.mantissa_bits, 0.0, self.exact_below)
@@ -86,7 +86,7 @@ class Measure:
         """Return the magnitudes that rounding wide sums to their operand's type adds."""
         if operand.accumulate is None or not operand.dtype.is_float:
             return np.zeros(())
-        return self.narrowing(magnitudes, values, operand.dtype)
+        return self.rounding(magnitudes, values, operand.dtype)
 
 
 PLAIN = Measure()

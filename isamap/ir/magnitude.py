@@ -145,7 +145,7 @@ class _Work:
     def _round_narrow(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
         """Return the magnitude plus the rounding errors of a type that is narrower than the measure's."""
         return (
-            magnitude + self.measure.narrowing(magnitude, lambda: self.value(e), e.dtype)
+            magnitude + self.measure.rounding(magnitude, lambda: self.value(e), e.dtype)
             if rounds
             else magnitude
         )
@@ -229,15 +229,15 @@ class _Work:
                 return self._ends(value)
             case Call("add", (a, b)):
                 (low, high), (other_low, other_high) = self._ends(a), self._ends(b)
-                ends, around = (low + other_low, high + other_high), self._around(e)
+                ends, around = (low + other_low, high + other_high), self._interval_ends(e)
                 parts = (low, high, other_low, other_high, *ends)
                 exact = [(x == np.rint(x)) & (np.abs(x) < 2.0**e.dtype.mantissa_bits) for x in parts]
                 whole = np.logical_and.reduce(np.broadcast_arrays(*exact))
                 return np.where(whole, ends[0], around[0]), np.where(whole, ends[1], around[1])
             case _:
-                return self._around(e)
+                return self._interval_ends(e)
 
-    def _around(self, e: Expr) -> tuple[Array, Array]:
+    def _interval_ends(self, e: Expr) -> tuple[Array, Array]:
         """Return the two ends of a float's error interval."""
         value = self._declared_values(e)
         if not self.measure.scale or is_one_rounding(e, self.measure):
@@ -262,7 +262,7 @@ class _Work:
                 if value.dtype.kind == "bool":
                     return np.zeros(())
                 if not value.dtype.is_float:
-                    return self._passed_on(value, lambda x: convert(x, value.dtype, e.dtype, mode), e.dtype)
+                    return self._deviation(value, lambda x: convert(x, value.dtype, e.dtype, mode), e.dtype)
                 source = value.dtype if mode == "bits" else F64
                 low, high, exact = (
                     convert(round_to(x, source), source, e.dtype, mode).astype(np.float64)
@@ -292,17 +292,17 @@ class _Work:
             case "select", [_, a, b]:
                 return np.where(evaluate_expr(e.args[0], self.env), a, b)
             case "shr" | "rounding_shift" | "div", [_, b] if not b.any():
-                return self._passed_on(e.args[0], self._partly(e), e.dtype)
+                return self._deviation(e.args[0], self._bind_second(e), e.dtype)
             case _:
                 return anything(np.sum(np.broadcast_arrays(*args), axis=0), e.dtype)
 
-    def _partly(self, e: Call) -> Callable[[Array], Array]:
+    def _bind_second(self, e: Call) -> Callable[[Array], Array]:
         """Return an operation as a function of its first operand, with the second operand constant."""
         second = evaluate_expr(e.args[1], self.env).astype(np.int64)
         more = () if e.mode is None else (e.mode,)
         return lambda x: np.asarray(OPS[e.op].compute(x, second, *more))
 
-    def _passed_on(self, e: Expr, function: Callable[[Array], Array], dtype: DType) -> Array:
+    def _deviation(self, e: Expr, function: Callable[[Array], Array], dtype: DType) -> Array:
         """Return the largest deviation of a monotone integer function, or the whole range of a type that wraps."""
         radius = self.integers(e)
         if not radius.any():

@@ -48,7 +48,7 @@ class ParallelKernel:
 def iterations_apart(kernel: Kernel) -> ParallelKernel | None:
     """Return the kernel with carried values as inputs, or None if no output contains the carried values."""
     shown: dict[str, str] = {}
-    body = _all_apart(kernel.body, frozenset(), frozenset(), kernel, shown)
+    body = _read_all_from_outputs(kernel.body, frozenset(), frozenset(), kernel, shown)
     if not shown:
         return None
     given = tuple(
@@ -59,7 +59,7 @@ def iterations_apart(kernel: Kernel) -> ParallelKernel | None:
     return ParallelKernel(made, {name: output for output, name in shown.items()})
 
 
-def _all_apart(
+def _read_all_from_outputs(
     body: tuple[Stmt, ...],
     around: frozenset[str],
     later: frozenset[str],
@@ -68,10 +68,10 @@ def _all_apart(
 ) -> tuple[Stmt, ...]:
     """Return each statement with independent iterations. `later` gives the arrays that later statements assign."""
     behind = [later | {a.target.buffer for a in _assigns(body[n + 1 :])} for n in range(len(body))]
-    return tuple(_apart(s, around, b, kernel, shown) for s, b in zip(body, behind, strict=True))
+    return tuple(_read_from_outputs(s, around, b, kernel, shown) for s, b in zip(body, behind, strict=True))
 
 
-def _apart(
+def _read_from_outputs(
     s: Stmt, around: frozenset[str], later: frozenset[str], kernel: Kernel, shown: dict[str, str]
 ) -> Stmt:
     """Return a statement that reads the values of earlier iterations from outputs that contain them.
@@ -82,7 +82,7 @@ def _apart(
         return s
     within = around | {a.name for a in s.axes}
     again = _assigned_again(s) if s.ordered else frozenset[str]()
-    loop = replace(s, body=_all_apart(s.body, within, later | again, kernel, shown))
+    loop = replace(s, body=_read_all_from_outputs(s.body, within, later | again, kernel, shown))
     if not loop.ordered or len(loop.axes) != 1:
         return loop
     later |= again
@@ -94,7 +94,7 @@ def _apart(
         shows = assign.target.buffer not in later and _is_alone(assign, written)
         if copied is not None and copied.buffer not in behind and shows:
             starts.append(_start(assign.target, copied, axis, kernel, shown))
-    reread = (read for read in _lagging(written, axis, kernel) if read.buffer not in later)
+    reread = (read for read in _reads_of_earlier(written, axis, kernel) if read.buffer not in later)
     lagging = {read: _name(read.buffer, kernel, shown) for read in reread}
     reread = _with_reads(loop, lambda r: replace(r, buffer=lagging[r]) if r in lagging else r)
     assert isinstance(reread, Loop)
@@ -179,7 +179,7 @@ def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
     return shown.setdefault(output, name)
 
 
-def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]:
+def _reads_of_earlier(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]:
     """Yield the reads of elements that earlier iterations of the axis wrote."""
     places: dict[str, set[tuple[Index, ...]]] = {}
     for assign in written:

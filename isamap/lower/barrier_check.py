@@ -141,13 +141,13 @@ class _Walk:
                     each, made = self.is_of_each(node), self.accesses(node)
                     if each and any(one.writes and self.are_shared(one.box) for one in made):
                         yield _write_the_same(name)
-                    yield from self.performed(name, made, each)
+                    yield from self.find_races(name, made, each)
                 case Fill(buffer, offset, count):
                     box = _Box(offset, ((1, count),))
                     each = bool(self.own.keys() & (offset.symbols | count.symbols))
                     if each and self.are_shared(box):
                         yield _write_the_same("a fill")
-                    yield from self.performed("a fill", [_Access("a fill", True, buffer, box)], each)
+                    yield from self.find_races("a fill", [_Access("a fill", True, buffer, box)], each)
                 case Parallel(counters, body, level=str(own)) if own:
                     around, self.own = self.own, {counter: trips.constant for counter, trips in counters}
                     self.team |= self.own
@@ -193,7 +193,7 @@ class _Walk:
                 case _:
                     yield from self.said(children(node))
 
-    def performed(self, name: str, made: list[_Access], each: bool) -> Iterator[str]:
+    def find_races(self, name: str, made: list[_Access], each: bool) -> Iterator[str]:
         """Yield the races of accesses. Each instance performs them, or all instances perform them as one."""
         some = any((left.symbols | right.symbols) & self.own.keys() for left, _, right in self.here)
         if some and not each:

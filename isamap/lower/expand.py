@@ -98,7 +98,7 @@ def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Guard
     most = block.step // size - (not block.is_dealt)
     full = left.floordiv(size) if most else ZERO
     sizes = tuple(piece // size for piece in block.rest) or tuple(range(most, 0, -1))
-    yield from _some(full, size, sizes) if block.rest else _one_of(full, size, sizes)
+    yield from _pieces_of_tiles(full, size, sizes) if block.rest else _one_of(full, size, sizes)
     if size > 1:
         cut = left - full * size
         yield GuardedPiece(((ZERO, "<", cut),), RemainderPiece(full, 1), cut)
@@ -112,7 +112,7 @@ def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPi
         )
 
 
-def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiece]:
+def _pieces_of_tiles(full: Index, size: int, counts: Sequence[int]) -> Iterator[GuardedPiece]:
     """Yield pieces for the full tiles, such that each number of tiles is a sum of pieces."""
     left = full
     for count in counts:
@@ -126,19 +126,19 @@ def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str]
     """Return whether instructions can move tiles that are short along an axis, for all operands without a buffer."""
     cut = symbols_of({axis.name: Index.of(axis.name)})
     for operand in tile.inputs:
-        if operand.name in staged or not _shows(operand, axis):
+        if operand.name in staged or not _has_short_tile(operand, axis):
             continue
         request = operand.request(cut, filled=axis.is_reduction)
         if axis.name in operand.scattered or bring(search, tile, operand, request) is None:
             return False
     held = tile.accumulator or tile.result
     assert held is not None, "a tile is summed or assigned"
-    if held.name in staged or tile.held is not None or not _shows(held, axis):
+    if held.name in staged or tile.held is not None or not _has_short_tile(held, axis):
         return True
     return axis.name not in held.scattered and _is_masked_out(tile, held, cut, finish, search)
 
 
-def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
+def _has_short_tile(operand: OperandTile, axis: LoopAxis) -> bool:
     """Return whether an operand has a short tile where the axis has one."""
     return axis.name in operand.parts or axis.name in operand.scattered
 
@@ -210,7 +210,7 @@ def _adding(assign: Assign) -> Expr | None:
             return None
 
 
-def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
+def condition_of_reads(kernel: Kernel, statement: Statement) -> Expr | None:
     """Return the condition on its axes under which elements of a statement's target are read, or None.
 
     None if it is not known.
@@ -280,7 +280,7 @@ def expand_nest(kernel: Kernel, tree: Tree, search: MoveSearch, names: Names) ->
     """Return the loops, copies and issues of one statement of a kernel, and of the statements fused with it."""
     tile, nest = tree.tile, tree.schedule
     finish = finish_of(kernel, tile, nest, search) if tile.accumulator else Finish((), ())
-    seen = seen_where(kernel, tile.statement)
+    seen = condition_of_reads(kernel, tile.statement)
     before = before_tiles(finish, tile, nest, search, names)
     known = Nest(tile, nest, finish, search, names, seen)
     claimed, place = len(names.buffers), replace(start_of(tile), team=team_of(nest, search.machine, names))

@@ -95,11 +95,11 @@ class _Spelled:
         """Return the nodes as nested lists of words and numbers."""
         own = {b.name: b.elements for b in self.buffers}
         declared = frozenset(own) | frozenset(_declared_names(nodes))
-        found = [self._any(node, declared, at) for node in nodes]
+        found = [self._renumber_value(node, declared, at) for node in nodes]
         self.sizes = {self.numbers[name]: size for name, size in own.items() if name in self.numbers}
         return found
 
-    def _any(self, thing: Any, declared: frozenset[str], at: Mapping[str, Index | int]) -> Any:
+    def _renumber_value(self, thing: Any, declared: frozenset[str], at: Mapping[str, Index | int]) -> Any:
         match thing:
             case str():
                 return self._number(thing) if thing in declared else thing
@@ -113,7 +113,7 @@ class _Spelled:
                 return self.indices[thing]
             case tuple():
                 items = cast("tuple[Any, ...]", thing)
-                return [self._any(one, declared, at) for one in items]
+                return [self._renumber_value(one, declared, at) for one in items]
             case bool():
                 return thing
             case int():  # an index of symbols is a number at one length
@@ -122,7 +122,7 @@ class _Spelled:
                 told = _compared_fields(type(thing))
                 return [
                     type(thing).__name__,
-                    *[self._any(getattr(thing, name), declared, at) for name in told],
+                    *[self._renumber_value(getattr(thing, name), declared, at) for name in told],
                 ]
             case _:
                 return thing

@@ -72,7 +72,7 @@ def join_lengths(
     first = programs[0]
     names = names_of(first.kernel)
     trail: list[tuple[dict[str, Any], str]] = []
-    numbers = Numbers(constant, names.exactly(constant), values, names.fresh, trail)
+    numbers = Numbers(constant, names.reserve_name(constant), values, names.fresh, trail)
     join = _Join(programs, machine, names, numbers, trail)
     everywhere = tuple(range(len(programs)))
     body = join.block([program.body for program in programs], everywhere)
@@ -174,7 +174,7 @@ class _Join:
             case Block():
                 blocks = _all(Block, nodes)
                 body = self.block([n.body for n in blocks], which)
-                return Block(_note(blocks), body, _same([n.is_copy for n in blocks]))
+                return Block(_note(blocks), body, _common_value([n.is_copy for n in blocks]))
             case Fill():
                 fills = _all(Fill, nodes)
                 name = self._array([n.buffer for n in fills], which)
@@ -183,12 +183,12 @@ class _Join:
             case Hint():
                 hints = _all(Hint, nodes)
                 place = self._memory([n.place for n in hints], which)
-                named = _same([(n.instruction, n.operand) for n in hints])
+                named = _common_value([(n.instruction, n.operand) for n in hints])
                 return Hint(*named, place)
             case Configure():
-                return _same(_all(Configure, nodes))
+                return _common_value(_all(Configure, nodes))
             case Barrier():
-                return _same(_all(Barrier, nodes))
+                return _common_value(_all(Barrier, nodes))
             case Begin():
                 return self._begin(_all(Begin, nodes), which)
             case WorkSlice():
@@ -197,7 +197,7 @@ class _Join:
                 assert_never(first)
 
     def _issue(self, issues: Sequence[Issue], which: Which) -> Issue:
-        name = _same([n.instruction for n in issues])
+        name = _common_value([n.instruction for n in issues])
         operands = _columns([n.operands for n in issues], lambda _, refs: self._ref(refs, which))
         kinds = {p.name: p.kind for p in self.machine.instructions[name].instruction.params}
 
@@ -213,7 +213,7 @@ class _Join:
 
     def _value(self, values: Sequence[Value], which: Which) -> Value:
         """Return a value with its shape at the longest length, because C has one type for all lengths."""
-        _same([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
+        _common_value([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
         widest = max(values, key=lambda v: prod(v.shape))
         return replace(widest, name=self._name_declaration([v.name for v in values], which))
 
@@ -233,7 +233,7 @@ class _Join:
         pieces, trips = (
             self._index(list(of), which) for of in zip(*((n.pieces, n.trips) for n in begun), strict=True)
         )
-        depth, parts = _same([(n.depth, n.parts) for n in begun])
+        depth, parts = _common_value([(n.depth, n.parts) for n in begun])
         return Begin(self._name_declaration([n.work for n in begun], which), pieces, trips, depth, parts)
 
     def _share(self, shares: Sequence[WorkSlice], which: Which) -> WorkSlice:
@@ -243,7 +243,7 @@ class _Join:
         )
         nth, depths = (
             self._name_declaration([n.nth for n in shares], which),
-            _same([n.depths for n in shares]),
+            _common_value([n.depths for n in shares]),
         )
         return WorkSlice(work, now, trips, nth, depths, self.block([n.body for n in shares], which))
 
@@ -253,7 +253,7 @@ class _Join:
             left, right = (
                 self._index(list(side), which) for side in zip(*((c[0], c[2]) for c in some), strict=True)
             )
-            found.append((left, _same([c[1] for c in some]), right))
+            found.append((left, _common_value([c[1] for c in some]), right))
         return tuple(found)
 
     # --- what nodes are made of
@@ -286,24 +286,24 @@ class _Join:
         first = exprs[0]
         match first:
             case Const() | Scalar():
-                return _same(exprs)
+                return _common_value(exprs)
             case IndexValue():
                 values = _all(IndexValue, exprs)
                 index = self._index([e.index for e in values], which)
-                return replace(first, index=index, dtype=_same([e.dtype for e in values]))
+                return replace(first, index=index, dtype=_common_value([e.dtype for e in values]))
             case Read():
                 found = _all(Read, exprs)
-                _same([(e.dtype, e.fill) for e in found])
+                _common_value([(e.dtype, e.fill) for e in found])
                 index = tuple(self._index(some, which) for some in _zip_alike([e.index for e in found]))
                 return replace(first, buffer=self._array([e.buffer for e in found], which), index=index)
             case Call():
                 calls = _all(Call, exprs)
-                _same([(e.op, e.dtype, e.mode) for e in calls])
+                _common_value([(e.op, e.dtype, e.mode) for e in calls])
                 args = tuple(self._expr(some, which) for some in _zip_alike([e.args for e in calls]))
                 return replace(first, args=args)
             case Cast():
                 casts = _all(Cast, exprs)
-                _same([(e.dtype, e.mode) for e in casts])
+                _common_value([(e.dtype, e.mode) for e in casts])
                 return replace(first, value=self._expr([e.value for e in casts], which))
             case _:
                 assert_never(first)
@@ -331,7 +331,7 @@ class _Join:
 
     def _name_declaration(self, own: Sequence[str], which: Which) -> str:
         """Return the joint name of a new declaration."""
-        name = self.names.exactly(own[0])
+        name = self.names.reserve_name(own[0])
         for n, one in zip(which, own, strict=True):
             self._keep(self.known[n], one, name)
         return name
@@ -347,19 +347,19 @@ class _Join:
     def _array(self, own: Sequence[str], which: Which) -> str:
         """Return the joint name of a tensor or buffer."""
         if own[0] in self.global_names:
-            return _same(own)
+            return _common_value(own)
         if not any(one in self.known[n] for n, one in zip(which, own, strict=True)):
-            self._claim(own, which)
+            self._join_buffer(own, which)
         return self._joint_name(own, which)
 
-    def _claim(self, own: Sequence[str], which: Which) -> None:
+    def _join_buffer(self, own: Sequence[str], which: Which) -> None:
         buffers: dict[int, Buffer] = {}
         for n, name in zip(which, own, strict=True):
             found = next((b for b in self.programs[n].buffers if b.name == name), None)
             if found is None:
                 raise _NotAlike
             buffers[n] = found if found.memory else replace(found, offset=None)
-        _same([(b.dtype, b.memory, b.offset) for b in buffers.values()])
+        _common_value([(b.dtype, b.memory, b.offset) for b in buffers.values()])
         self._keep(self.claimed, self._name_declaration(own, which), buffers)
 
     def buffer(self, name: str) -> Buffer:
@@ -384,7 +384,7 @@ def _all(kind: type[T], given: Sequence[object]) -> list[T]:
     return found
 
 
-def _same(given: Sequence[T]) -> T:
+def _common_value(given: Sequence[T]) -> T:
     """Return the value that all programs have in common. Raises: _NotAlike."""
     if any(one != given[0] for one in given):
         raise _NotAlike
@@ -393,7 +393,7 @@ def _same(given: Sequence[T]) -> T:
 
 def _zip_alike(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
     """Return the tuples of corresponding elements. Raises: _NotAlike if the lengths differ."""
-    _same([len(one) for one in given])
+    _common_value([len(one) for one in given])
     return list(zip(*given, strict=True))
 
 
@@ -401,7 +401,7 @@ def _columns(
     given: Sequence[tuple[tuple[str, T], ...]], join: Callable[[str, list[T]], T]
 ) -> tuple[tuple[str, T], ...]:
     """Return the values of all programs joined, by name."""
-    names = _same([tuple(name for name, _ in one) for one in given])
+    names = _common_value([tuple(name for name, _ in one) for one in given])
     return tuple(
         (name, join(name, [thing for _, thing in some]))
         for name, some in zip(names, _zip_alike(given), strict=True)

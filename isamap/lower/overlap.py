@@ -56,9 +56,9 @@ def prologue(nest: Nest, step: LoopNode, scope: NestScope) -> tuple[NestScope, N
         operand, known = _operand(nest.tile, stage.operand), (nest.search, nest.names)
         made = stage_at(operand, stage.depth, nest.tile, nest.loops, *known, copies=copies.slots, stage=stage)
         scope = replace(scope, shared={**scope.shared, stage.operand: made})
-        begun = sum((scope.place.trips[n] for n in _going_on(nest, stage)), start=ZERO)
+        begun = sum((scope.place.trips[n] for n in _continuous_loops(nest, stage)), start=ZERO)
         for iteration in range(stage.ahead):
-            filled = _when(begun, ONE, _fill(nest, copies, scope, Index.of(iteration))())
+            filled = _guard(begun, ONE, _fill(nest, copies, scope, Index.of(iteration))())
             nodes += _label(f"stage {stage.operand} for iteration {iteration}", filled)
     return scope, tuple(nodes)
 
@@ -72,7 +72,7 @@ def epilogue(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
         if copies.spread:
             back = _write_back(nest, copies, scope, _at_iteration(nest, scope, step.number, last), last)
             note = f"write {copies.stage.operand} of the last iteration back"
-            nodes += _label(note, _when(ZERO, left, back))
+            nodes += _label(note, _guard(ZERO, left, back))
     return tuple(nodes)
 
 
@@ -92,11 +92,11 @@ def for_other_iterations(nest: Nest, step: Copies, scope: NestScope) -> tuple[Ne
         works.append((f"stage {stage.operand} for a later iteration", _fill(nest, step, scope, iteration)))
         works += [
             (f"stage {stage.operand} for a later iteration of {nest.loops[outer].axis}", make)
-            for outer in _going_on(nest, stage)
+            for outer in _continuous_loops(nest, stage)
             for make in [_fill_first(nest, step, scope, outer)]
         ]
     if step.spread:
-        works.append((f"write {stage.operand} of the iteration before back", _late(nest, step, scope)))
+        works.append((f"write {stage.operand} of the iteration before back", _store_last(nest, step, scope)))
     hosts = _trips(step.hosts, scope.place)
     if hosts:
         dealt = [continue_slices(DividedWork(note, hosts, make), nest.names) for note, make in works]
@@ -144,7 +144,7 @@ def _at_first(nest: Nest, prefetch: Prefetch, scope: NestScope, hosts: Hosts) ->
     after the other: line by line they are a fifth slower.
     """
     axis = nest.loops[hosts[-1][0]].axis if hosts and hosts[-1][0] < nest.schedule.hold else ""
-    lines = "side by side" if goes_along(_operand(nest.tile, prefetch.operand), axis) else "row by row"
+    lines = "side by side" if follows_rows(_operand(nest.tile, prefetch.operand), axis) else "row by row"
     return DividedWork(_note(prefetch), hosts, _prefetch(nest, prefetch, scope, lines))
 
 
@@ -161,7 +161,7 @@ def _by_rows(nest: Nest, prefetch: Prefetch, scope: NestScope, trips: Hosts) -> 
     if any(count.value is None for _, count in hosts[:-1]):
         return None
     loop = nest.loops[counting[0][0]]
-    if not goes_across(_operand(nest.tile, prefetch.operand), loop.axis):
+    if not crosses_rows(_operand(nest.tile, prefetch.operand), loop.axis):
         return None
     make = _prefetch(nest, prefetch, scope, "of whole iterations")
     work = DividedWork(_note(prefetch), hosts, make, by_rows=loop.step)
@@ -188,7 +188,7 @@ def _prefetch(nest: Nest, prefetch: Prefetch, scope: NestScope, lines: Lines) ->
             operand, known = _operand(nest.tile, prefetch.operand), (nest.search, nest.names)
             longest = whole if lines == "of whole iterations" else None
             found = tensor_lines(operand, here, hint, *known, lines != "row by row", longest)
-        return _when(iteration * loop.step, left, found)
+        return _guard(iteration * loop.step, left, found)
 
     return make
 
@@ -208,12 +208,12 @@ def _fill(nest: Nest, step: Copies, scope: NestScope, iteration: Index) -> Make:
 
     def make() -> Nodes:
         known = nest.tile, nest.loops, here, nest.search, nest.names
-        return _when(iteration * loop.step, left, copy_tiles(_slot(nest, step, scope, iteration), *known))
+        return _guard(iteration * loop.step, left, copy_tiles(_slot(nest, step, scope, iteration), *known))
 
     return make
 
 
-def _going_on(nest: Nest, stage: Stage) -> tuple[int, ...]:
+def _continuous_loops(nest: Nest, stage: Stage) -> tuple[int, ...]:
     """Return the loops, by number, whose next iteration's buffer is filled early without a pause.
 
     The last iteration of the loop around the buffer fills it for the first one of an outer loop's next iteration.
@@ -244,15 +244,15 @@ def _fill_first(nest: Nest, step: Copies, scope: NestScope, outer: int) -> Make:
 
     def make() -> Nodes:
         known = nest.tile, nest.loops, here, nest.search, nest.names
-        found = _when(trips[outer] + 1, counts[outer], copy_tiles(_slot(nest, step, scope, after), *known))
+        found = _guard(trips[outer] + 1, counts[outer], copy_tiles(_slot(nest, step, scope, after), *known))
         for inner in range(outer + 1, number + 1):  # all of them are in their last iteration
-            found = _when(counts[inner] - 1, trips[inner] + 1, found)
+            found = _guard(counts[inner] - 1, trips[inner] + 1, found)
         return found
 
     return make
 
 
-def _late(nest: Nest, step: Copies, scope: NestScope) -> Make:
+def _store_last(nest: Nest, step: Copies, scope: NestScope) -> Make:
     """Write back the buffer copy of the previous iteration, if that iteration exists."""
     number = step.stage.depth - 1
     axis, size = nest.loops[number].axis, nest.loops[number].step
@@ -261,7 +261,7 @@ def _late(nest: Nest, step: Copies, scope: NestScope) -> Make:
     if not any(loop.axis == axis and loop.counts for loop in nest.loops[number + 1 :]):
         # Only the last iteration of such a loop is cut short, and it comes before none.
         here = here.enter(number, axis, here.position[axis], Index.of(size), now - 1)
-    return lambda: _when(ZERO, now, _write_back(nest, step, scope, here, now - 1))
+    return lambda: _guard(ZERO, now, _write_back(nest, step, scope, here, now - 1))
 
 
 def _write_back(nest: Nest, step: Copies, scope: NestScope, place: Place, iteration: Index) -> Nodes:
@@ -323,7 +323,7 @@ def _label(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     return (Block(note, nodes, is_copy=True),) if nodes else ()
 
 
-def _when(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def _guard(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Return the nodes under the condition `less < than`, which is omitted if it always holds."""
     gap = than - less
     if gap.value is not None:
@@ -395,13 +395,13 @@ def tensor_lines(
     return _nest_loops((*lines, *loops) if by_lines and counted else (*loops, *lines), here)
 
 
-def goes_along(operand: OperandTile, axis: str) -> bool:
+def follows_rows(operand: OperandTile, axis: str) -> bool:
     """Return whether a loop over an axis runs along the rows of an operand."""
     read = _read_of(operand.subject)
     return read is not None and _moves(read.index[-1], axis)
 
 
-def goes_across(operand: OperandTile, axis: str) -> bool:
+def crosses_rows(operand: OperandTile, axis: str) -> bool:
     """Return whether a loop over an axis runs from row to row of an operand."""
     read = _read_of(operand.subject)
     if read is None or _moves(read.index[-1], axis):

@@ -50,7 +50,7 @@ def pack_apart(
     assert source is not None, "planning has checked that the operand is one of the kernel's"
     loops, claimed = schedule.loops, len(names.buffers)
     made = stage_at(operand, 0, tile, loops, search, names)
-    name = names.exactly(f"{source}_packed")
+    name = names.reserve_name(f"{source}_packed")
     search.strides[name] = search.strides.pop(made.buffer)
     staged = replace(made, buffer=name)
     into = copy_tiles(staged, tile, loops, place, search, names)

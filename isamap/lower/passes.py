@@ -154,13 +154,13 @@ def expand(trees: Trees, setting: LoweringInput) -> LoweredProgram:
     """Return the program with a block for each nest, inside the kernel's ordered loops."""
     kernel, names, given = setting.kernel, setting.names, statements(setting.kernel)
     blocks = [Block(t.note, expand_nest(kernel, t, setting.search, names)) for t in trees]
-    around = [_around(given[t.schedule.statement], t.schedule) for t in trees]
+    around = [_wrap_in_loops(given[t.schedule.statement], t.schedule) for t in trees]
     nests: list[tuple[Statement, Node]] = list(zip(around, blocks, strict=True))
     body = in_ordered_loops(nests, lambda axis, inner: For(axis.name, axis.extent, inner))
     return program_of(kernel, setting.machine, setting.sizes, temps_of(kernel, body), names, body)
 
 
-def _around(statement: Statement, nest: NestSchedule) -> Statement:
+def _wrap_in_loops(statement: Statement, nest: NestSchedule) -> Statement:
     """Return a statement inside the ordered loops around its nest. A carried loop is not one of these."""
     if not nest.carried:
         return statement

@@ -351,7 +351,7 @@ class Names:
                 self.taken.add(name)
                 return name
 
-    def exactly(self, name: str) -> str:
+    def reserve_name(self, name: str) -> str:
         """Return this name, or a unique one derived from it if it is in use."""
         if name in self.taken:
             return self.fresh(name)

@@ -56,7 +56,7 @@ def load_operand(
     staged = scope.staged.get(operand.name)
     if staged is not None:
         bindings = {**bindings_of(place, {}), OFFSET: staged.offset(place.trips)}
-        return _from(staged, nest), bindings, None
+        return _load_from_staging(staged, nest), bindings, None
     mine = _partial(nest, operand, place)
     found = find_chain(nest.search, nest.tile, operand, mine)
     if found is not None:
@@ -64,7 +64,7 @@ def load_operand(
     buffer = nest.results.own_buffer(operand)
     known = nest.tile, place, nest.search, nest.names
     emitter.nodes += copy_tile(operand, buffer, ZERO, *known, back=None)
-    return _from(Staged(buffer, operand, ()), nest), {OFFSET: ZERO}, buffer
+    return _load_from_staging(Staged(buffer, operand, ()), nest), {OFFSET: ZERO}, buffer
 
 
 def find_chain(
@@ -83,7 +83,7 @@ def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]
     return {a: n for a, n in partial_axes(nest.tile.axes, place).items() if a in own}
 
 
-def _from(staged: Staged, nest: Nest) -> OperandMove | Present | Location:
+def _load_from_staging(staged: Staged, nest: Nest) -> OperandMove | Present | Location:
     """Return how a tile is loaded from its staging buffer."""
     operand = staged.operand
     found = bring(nest.search, nest.tile, operand, operand.request({}, expr=staged.elements()))
@@ -164,7 +164,7 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: NestScope, ins
         return (Block(f"hold {acc.name}", inside(replace(scope, held=held))),)
     buffers: list[str | None] = []
     for leaf in here:
-        bring_here = partial(_bring, nest, scope, begun, leaf, before)
+        bring_here = partial(_start_accumulator, nest, scope, begun, leaf, before)
         held[key_of(acc, leaf)], buffer = before.where(leaf.conditions, bring_here)
         buffers.append(buffer)
     inner = inside(replace(scope, held=held))
@@ -228,7 +228,7 @@ def _begin(
     return acc
 
 
-def _bring(
+def _start_accumulator(
     nest: Nest, scope: NestScope, acc: OperandTile, place: Place, emitter: Emitter
 ) -> tuple[Value, str | None]:
     """Return an accumulator with its initial value, and its separate buffer, if it has one."""

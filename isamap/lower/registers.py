@@ -189,7 +189,7 @@ def _with_states(nodes: tuple[Node, ...], machine: Machine, configured: Configur
         before.append(Configure(setters[0], state, tuple(fields)))
         after += [Configure(r, state, release=True) for r in releasers[:1]]
     used = frozenset(s for s, _ in configured)
-    return _around(nodes, tuple(before), tuple(after), frozenset(_users(machine, used)))
+    return _surround_parts(nodes, tuple(before), tuple(after), frozenset(_users(machine, used)))
 
 
 def _users(machine: Machine, states: frozenset[str]) -> set[str]:
@@ -201,7 +201,7 @@ def _users(machine: Machine, states: frozenset[str]) -> set[str]:
     }
 
 
-def _around(
+def _surround_parts(
     nodes: tuple[Node, ...], before: tuple[Node, ...], after: tuple[Node, ...], users: frozenset[str]
 ) -> tuple[Node, ...]:
     """Return the nodes with `before` and `after` around each part that one thread executes."""
@@ -220,7 +220,7 @@ def _around(
                 needed = users & set(issued_names(body))
                 found.append(replace(node, body=(*before, *body, *after)) if needed else node)
             case For(_, _, body) | If(_, body) | Block(_, body):
-                found.append(replace(node, body=_around(body, before, after, users)))
+                found.append(replace(node, body=_surround_parts(body, before, after, users)))
             case _:
                 pass
     return tuple(found)

@@ -68,7 +68,7 @@ def passing(
         return copy, ()
     own = [_buffer(way, number, operand.name, tile, search, names) for number in range(len(way.buffers))]
     used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
-    tiles = [place.position[a.name].floordiv(a.tile) for a in _many_tiled(operand, tile)[:2]]
+    tiles = [place.position[a.name].floordiv(a.tile) for a in _axes_of_tiles(operand, tile)[:2]]
     starts = [_start(between, tiles, place) for between in way.buffers]
     passage = through(copy, buffer, own, starts, cut=way.cut)
     assert passage is not None, "planning has found a way through buffers"
@@ -107,7 +107,7 @@ def computed_in(
     ways = computed_inputs(tile, search) if buffer in search.homes else {}
     if operand.name not in ways:
         return None
-    tiles = [place.position[a.name].floordiv(a.tile) for a in _many_tiled(operand, tile)[:2]]
+    tiles = [place.position[a.name].floordiv(a.tile) for a in _axes_of_tiles(operand, tile)[:2]]
     behind, own, starts = dict[str, int](), dict[str, str](), dict[str, Index]()
     for name, way in ways.items():
         for each in way.buffers:
@@ -219,7 +219,7 @@ def _start(between: BufferOnTheWay, tiles: Sequence[Index], place: Place) -> Ind
     return _iteration(tiles, between.copies) * between.copy_elements
 
 
-def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
+def _axes_of_tiles(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
     """Return the axes along which an operand has several tiles, axes inside the tile first."""
     axes = [a for a in tile.axes if a.name in operand.axes]
     return sorted((a for a in axes if (a.extent.value or inf) > a.tile), key=lambda a: a.tile == 1)

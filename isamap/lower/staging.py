@@ -106,14 +106,14 @@ def by_lines(loop: AxisLoop, body: Nodes, inner: set[str], line_bytes: int, name
     iterations = line_bytes // max(1, loop.step_bytes)
     if iterations < 2 or not has_loop(body) or not _can_sink(loop.variable, body, inner):
         return _few_rows(loop, body, inner, names) if line_bytes else (_over(loop, body),)
-    each = _each(loop.trips, iterations)
+    each = _iterations_per_slice(loop.trips, iterations)
     if each is None:
-        return sunk(loop, body, inner, names)
+        return sink_loop(loop, body, inner, names)
     first, iteration = Index.of(loop.variable) * each, names.fresh(loop.axis)
     exact = loop.trips.value is not None and loop.trips.value % each == 0
     left = Index.of(each) if exact else index_min(each, loop.trips - first)
     inside = rename_in(body, {loop.variable: first + Index.of(iteration)})
-    within = sunk(replace(loop, variable=iteration, trips=left), inside, inner, names)
+    within = sink_loop(replace(loop, variable=iteration, trips=left), inside, inner, names)
     lines = replace(
         loop,
         trips=loop.trips.ceildiv(each),
@@ -145,7 +145,7 @@ def _few_rows(loop: AxisLoop, body: Nodes, inner: Collection[str], names: Names)
             return (_over(loop, body),)
 
 
-def _each(trips: Index, iterations: int) -> int | None:
+def _iterations_per_slice(trips: Index, iterations: int) -> int | None:
     """Return how many iterations stay together in one slice, or None for all of them."""
     if trips.value is None:
         return iterations
@@ -154,7 +154,7 @@ def _each(trips: Index, iterations: int) -> int | None:
     return next((n for n in range(iterations, iterations // 2, -1) if trips.value % n == 0), iterations)
 
 
-def sunk(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
+def sink_loop(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
     """Return the nodes with a loop moved inside them, around the loops' bodies."""
 
     def repeated(some: Nodes) -> Node:
@@ -168,7 +168,7 @@ def sunk(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
     for node in nodes:
         match node:
             case For(_, _, body) | If(_, body) | Block(_, body):
-                found.append(replace(node, body=sunk(loop, body, inner, names)))
+                found.append(replace(node, body=sink_loop(loop, body, inner, names)))
             case _:
                 found.append(repeated((node,)))
     return tuple(found)
@@ -279,7 +279,7 @@ def stage_at(
     windows, step = in_windows(found, operand, tile, region, inside)
     taps = {held.window.tap for held in windows}
     cells = {held.window.along: held.cell for held in windows}
-    together = _together(operand, tile, search, stage)
+    together = _joined_axis(operand, tile, search, stage)
     counts: list[tuple[int, Index]] = []
     for number, loop in inside:
         if loop.axis in operand.axes and loop.axis not in taps | cells.keys():
@@ -299,7 +299,7 @@ def stage_at(
     return Staged(*known, size=step, by_rows=by_rows, windows=windows, together=together)
 
 
-def _together(operand: OperandTile, tile: Tile, search: MoveSearch, stage: Stage | None) -> str:
+def _joined_axis(operand: OperandTile, tile: Tile, search: MoveSearch, stage: Stage | None) -> str:
     """Return the axis along which tiles move into a scratchpad together, or ""."""
     found = tiles_move(operand, tile, stage.memory, search) if stage is not None and stage.memory else None
     return "" if found is None else found.axis
@@ -505,7 +505,7 @@ class _TileLoops:
         rows = AxisLoop(axis, variable, trips, elements * self.along[axis], written)
         if self.staged.by_rows:
             self.inner.add(variable)
-            return sunk(rows, body, self.inner, self.names)
+            return sink_loop(rows, body, self.inner, self.names)
         return by_lines(rows, body, self.inner, line_bytes(self.search.machine), self.names)
 
     def copied(

@@ -40,7 +40,7 @@ from isamap.lower.program import (
     Tensor,
     WorkSlice,
 )
-from isamap.lower.work_slices import spelled_out
+from isamap.lower.work_slices import slice_code
 from isamap.machine import Machine
 from isamap.source.records import dataclass
 from isamap.transform import reads, statements, symbols
@@ -75,7 +75,7 @@ def check_touched(
     """
     found: dict[str, None] = {}
     given = [{**dict(program.sizes), **some} for some in sizes]
-    laid_out = [_laid_out(program, some, gap) for some in given for gap in (0, GAP)]
+    laid_out = [_choose_sizes(program, some, gap) for some in given for gap in (0, GAP)]
     laid_out = [numbers for numbers in laid_out if max(numbers.values(), default=0) < MOST_BYTES]
     if not laid_out:
         return ()
@@ -98,7 +98,7 @@ def _promised_facts(program: LoweredProgram) -> Iterator[tuple[Index, str, Index
             yield left, where.comparison, right
 
 
-def _laid_out(program: LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
+def _choose_sizes(program: LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
     """Return numbers for sizes, for strides with a gap after each row, and for `_stride` and `_extent`."""
     env = dict(sizes)
     for item in (*program.tensors, *program.buffers):
@@ -186,24 +186,24 @@ class _Walk:
                     ends = np.stack([first.at(offset), first.at(offset + elements - 1)])
                     self.judge(f"zeros are written to {buffer}", buffer, ends, first)
                 case For(variable, trips, body):
-                    self.nodes(body, self.iterated(points, variable, trips))
+                    self.nodes(body, self.iterate(points, variable, trips))
                 case Parallel(counters, body):
                     inside = points
                     for variable, trips in counters:
-                        inside = self.iterated(inside, variable, trips)
+                        inside = self.iterate(inside, variable, trips)
                     self.nodes(body, inside)
                 case If(conditions, body):
                     self.nodes(body, points.where([points.holds(c) for c in conditions]))
                 case Block(_, body):
                     self.nodes(body, points)
                 case WorkSlice():
-                    self.nodes(spelled_out(node), points)
+                    self.nodes(slice_code(node), points)
                 case Configure() | Hint() | Barrier() | Declare() | Begin():
                     pass  # a hint may name any place
                 case _:
                     assert_never(node)
 
-    def iterated(self, points: _Points, variable: str, trips: Index) -> _Points:
+    def iterate(self, points: _Points, variable: str, trips: Index) -> _Points:
         """Return the points at which a loop's body runs."""
         count = np.maximum(points.at(trips), 0)
         if not self.every_iteration:

@@ -51,7 +51,7 @@ def split_counted_loops(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Coun
     return counters, nodes
 
 
-def spelled_out(share: WorkSlice) -> tuple[Node, ...]:
+def slice_code(share: WorkSlice) -> tuple[Node, ...]:
     """Return the code of one slice. Its number alone determines its pieces."""
     parts = [split_counted_loops((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
     counts = [product(count for _, count in counters) for counters, _ in parts]
@@ -117,7 +117,7 @@ def by_one_thread(nodes: Iterable[Node]) -> Iterator[Issue | Configure | Fill | 
                     body = (For(variable, trips, body),)
                 yield from by_one_thread(body)
             case WorkSlice():
-                yield from by_one_thread(spelled_out(node))
+                yield from by_one_thread(slice_code(node))
             case Begin() | Hint() | Barrier():
                 pass
             case _:

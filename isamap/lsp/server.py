@@ -411,8 +411,8 @@ def _table(before: str) -> Value | None:
             width = len(entry["indent"])
     value: Value | None = MACHINE
     for key in reversed(path):
-        value = _below(value, key)
-    return _inside(value)
+        value = _schema_of_key(value, key)
+    return _schema_of_item(value)
 
 
 def _flow(line: str) -> re.Match[str] | None:
@@ -424,8 +424,8 @@ def _flow(line: str) -> re.Match[str] | None:
     return re.search(r"(?P<key>[A-Za-z_0-9-]+):\s*$", line[: opened[-1 - closed]])
 
 
-def _below(value: Value | None, key: str) -> Value | None:
-    value = _inside(value)
+def _schema_of_key(value: Value | None, key: str) -> Value | None:
+    value = _schema_of_item(value)
     match value:
         case Keys(values):
             return values.get(key)
@@ -435,7 +435,7 @@ def _below(value: Value | None, key: str) -> Value | None:
             return None
 
 
-def _inside(value: Value | None) -> Value | None:
+def _schema_of_item(value: Value | None) -> Value | None:
     """Return the schema of a list's items. If it has alternatives, take the one with keys."""
     while isinstance(value, ListOf | OneOf):
         if isinstance(value, ListOf):
@@ -472,13 +472,13 @@ def layout_edits(analysis: Analysis) -> list[Edit]:
     edits: list[Edit] = []
     for start, end in analysis.regions:
         written = text[start:end]
-        laid_out = _laid_out(written)
+        laid_out = _format_text(written)
         if laid_out is not None and laid_out != written:
             edits.append(Edit(Span(analysis.source, start, end), laid_out))
     return edits
 
 
-def _laid_out(written: str) -> str | None:
+def _format_text(written: str) -> str | None:
     """Return language text in canonical layout with its indentation kept, or None if it has errors."""
     if _PREFIX in written:
         return None

@@ -48,7 +48,7 @@ def defined_in(declarations: Sequence[ast.DeclarationSyntax]) -> dict[str, Defin
     return {d.name.text: Definition(d.name.text, _head(d.span), d.name.span) for d in declarations}
 
 
-def _built_in() -> dict[str, Definition]:
+def _built_in_symbols() -> dict[str, Definition]:
     types = {
         t.name: Definition(t.name, f"{t.name}: a type of {t.bits} bits ({t.kind})") for t in DTYPES.values()
     }
@@ -69,7 +69,7 @@ def _built_in() -> dict[str, Definition]:
     return {**functions, **casts, **types}
 
 
-BUILT_IN = _built_in()
+BUILT_IN = _built_in_symbols()
 """Types, conversions and functions of the language."""
 
 

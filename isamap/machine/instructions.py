@@ -18,7 +18,7 @@ from isamap.machine import allowed
 from isamap.machine.calls import (
     EmissionNames,
     check_c_types,
-    forgotten_by,
+    find_unmentioned,
     named_result,
     resolve_call,
     resolve_nested,
@@ -334,7 +334,7 @@ def resolve_steps(
     text = substitute_text(template.span.text, row)
     whole = EmitSteps(tuple(steps), text)
     if instruction is not None:
-        for problem in forgotten_by(whole, instruction, around, template.span):
+        for problem in find_unmentioned(whole, instruction, around, template.span):
             found.diagnostics += problem.diagnostics
     found.raise_any()
     return whole

@@ -52,7 +52,7 @@ def at_given(machine: Machine, given: Given) -> Machine:
     served: list[tuple[str, tuple[int, ...]]] = []
     defaults = {p.name: p.default for p in machine.constants}
     for name, stated in given.items():
-        values = stated or _among(machine, name)
+        values = stated or _allowed_values(machine, name)
         for value in values:
             at_lengths(machine, {name: value})
         default = defaults[name]
@@ -70,7 +70,7 @@ def at_given(machine: Machine, given: Given) -> Machine:
     return replace(at_lengths(machine, chosen), served=served[0] if served else None)
 
 
-def _among(machine: Machine, name: str) -> tuple[int, ...]:
+def _allowed_values(machine: Machine, name: str) -> tuple[int, ...]:
     """Return the values that the description allows for a constant. Raises: UsageProblem."""
     found = next((length.among for length in machine.target.lengths if length.constant == name), ())
     if not found:

@@ -32,7 +32,7 @@ def find_duplicates(machine: Machine) -> Iterator[Diagnostic]:
     """Yield a warning for each instruction that is never chosen, since an equivalent one is at least as fast."""
     known: dict[str, MachineInstruction] = {}
     for item in machine.instructions.values():
-        other = known.setdefault(_meaning(item.instruction), item)
+        other = known.setdefault(_canonical_text(item.instruction), item)
         if other is item:
             continue
         first, second = ([i.cost.interval_ns, i.cost.latency_ns] for i in (other, item))
@@ -52,7 +52,7 @@ def _twin(slower: MachineInstruction, faster: MachineInstruction) -> Diagnostic:
     )
 
 
-def _meaning(instruction: Instruction) -> str:
+def _canonical_text(instruction: Instruction) -> str:
     """Return an instruction's meaning as text with canonical names, so that equal meanings are equal texts."""
     own = {o.name for o in instruction.operands} | {p.name for p in instruction.params}
     own |= {let.name for let in instruction.lets} | {a for s in instruction.body for a in _axes(s)}

@@ -192,7 +192,7 @@ class Matched:
         return by_instruction(self.of_statement(number), groups)
 
     def only(self, instruction: str | None) -> Matched:
-        """Return the facts for one instruction's mappings only, or unchanged if `instruction` is ""."""
+        """Return the facts for one instruction's mappings only, or unchanged for None."""
         if instruction is None:
             return self
         return replace(
@@ -284,7 +284,7 @@ class Look:
         self._close[mapping] = replace(facts, movements=found, moves_ns=cost)
         return self._close[mapping]
 
-    def uncarried(self, number: int) -> dict[str, str]:
+    def reasons_against(self, number: int) -> dict[str, str]:
         """Return, by instruction, why its mappings of a statement cannot be executed, or {} if one may be."""
         matched = self._matched
         own, found = matched.of_statement(number), dict[str, str]()

@@ -189,7 +189,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
         first = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
         yield f"  a move: {counts_text(tally(own))}, not counted above; by {first}"
         # Lines about a statement whose operands cannot be moved, with the reasons of a few instructions.
-        reasons = list(dict.fromkeys(matched.look.uncarried(number).values()))
+        reasons = list(dict.fromkeys(matched.look.reasons_against(number).values()))
         if reasons:
             yield "  none of them is carried out:"
             yield from (f"    {reason}" for reason in reasons[:_REASONS])
@@ -283,7 +283,7 @@ MOST = 64
 def variants_text(matched: Matched, *, every: bool = False) -> str:
     """Return the best mappings of each computing statement, or of all, with the first variants of each."""
     blocks: list[str] = []
-    for number, found in _best(matched, every=every):
+    for number, found in _shown_mappings(matched, every=every):
         lines = [f"variants for {statement_line(number, matched.statements[number])}"]
         for place, facts in enumerate(found, 1):
             lines += _mapping_lines(place, facts, matched.look, MOST if every else EACH)
@@ -291,7 +291,7 @@ def variants_text(matched: Matched, *, every: bool = False) -> str:
     return "\n\n".join(blocks) or "no mapping, and hence no variants"
 
 
-def _best(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[MappingFacts]]]:
+def _shown_mappings(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[MappingFacts]]]:
     """Yield the computing statements, or all, with the mappings to show."""
     few = None if every else few_each(matched)
     for number, statement in enumerate(matched.statements):
@@ -336,7 +336,7 @@ def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, ob
                 _variant(v) for v in islice(matched.look.variants(facts.mapping), MOST if every else EACH)
             ],
         }
-        for number, found in _best(matched, every=every)
+        for number, found in _shown_mappings(matched, every=every)
         for facts in found
     ]
 

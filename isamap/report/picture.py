@@ -94,7 +94,7 @@ def box(x: float, y: float, width: float, height: float, kind: str, fill: str = 
     return f'<rect class="{kind}" {place}{style}{inside}'
 
 
-def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]) -> list[str]:
+def stripe_bar(number: int, picture: str, bar: tuple[float, float, float, float]) -> list[str]:
     """Return stripes over a bar (x, y, width, height) if its colour occurs twice. `picture` has the patterns."""
     if number < COLOURS:
         return []
@@ -109,13 +109,13 @@ def label_bar(
     """Yield a bar (x, y, width, height) with its colour and stripes, and its label if that fits."""
     x, y, width, height = bar
     yield box(x, y, width, height, "bar", colour(number), tip)
-    yield from told_apart(number, picture, bar)
+    yield from stripe_bar(number, picture, bar)
     if height > LETTERS and (shown := fitting(label, width)):
         yield words(x + 4, y + min(height - 3, LETTERS + 2), shown, "small")
 
 
 def stripes(picture: str) -> str:
-    """Return the stripe patterns for `told_apart`. Each picture of a page has its own names."""
+    """Return the stripe patterns for `stripe_bar`. Each picture of a page has its own names."""
     line = '<path d="M0 0V6" style="stroke: var(--ink); stroke-width: 2"/>'
     size = 'width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     return f'<defs><pattern id="{picture}-stripes" {size}>{line}</pattern></defs>'

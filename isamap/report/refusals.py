@@ -47,7 +47,7 @@ def refusals_text(
         for place, rejection in enumerate(shown, 1):
             lines += _rejection_lines(place, rejection)
         if len(shown) < len(own):
-            lines += _others([r for r in own if r not in shown])
+            lines += _summarise_others([r for r in own if r not in shown])
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
@@ -73,7 +73,7 @@ def _source_lines(head: str, span: Span) -> Iterator[str]:
     yield f"{' ' * (len(head) + offset)}{'^' * width}"
 
 
-def _others(rejections: Sequence[Rejection]) -> Iterator[str]:
+def _summarise_others(rejections: Sequence[Rejection]) -> Iterator[str]:
     """Yield text with the number of other refusals for each reason, and the first names."""
     by_reason: dict[str, list[str]] = {}
     for r in rejections:

@@ -191,7 +191,7 @@ def draw(dtype: DType, shape: tuple[int, ...], kind: str, rng: np.random.Generat
         small = rng.integers(max(dtype.low, -7) if dtype.is_integer else -7, 8, shape)
         return np.asarray(small).astype(stored)
     if kind == "awkward":
-        return np.asarray(rng.choice(_awkward(dtype), shape)).astype(stored)
+        return np.asarray(rng.choice(_edge_values(dtype), shape)).astype(stored)
     if dtype.is_integer:
         return np.asarray(rng.integers(dtype.low, dtype.high, shape, _integer(dtype), endpoint=True)).astype(
             stored
@@ -203,7 +203,7 @@ def _integer(dtype: DType) -> Any:
     return np.uint64 if dtype.name == "u64" else np.int64
 
 
-def _awkward(dtype: DType) -> NDArray[Any]:
+def _edge_values(dtype: DType) -> NDArray[Any]:
     if dtype.is_integer:
         edges = {dtype.low, dtype.low + 1, dtype.high, dtype.high - 1}
         edges |= {0, 1, 2, 3, 7, 31, 32, 63, 64, 127, 128, 255, 256, 32767, 32768, 65535, 65536}

@@ -47,7 +47,7 @@ def served_files(
     rows: list[str] = []
     if isinstance(functions, Interface):
         name = functions.name
-        lines += _around(functions)
+        lines += _wrap_program(functions)
         rows.append(f'  {{"{name}", call_{name}, bytes_{name}, 0, members, sizeof({name}_args)}},')
     else:
         lines += [f"void {name}(unsigned char *const *, const int64_t *);" for name in functions]
@@ -58,7 +58,7 @@ def served_files(
     return {_HEADER: _file(_HEADER), _MAIN: _file(_MAIN), _TABLE: "\n".join(lines) + "\n" + support}
 
 
-def _around(interface: Interface) -> list[str]:
+def _wrap_program(interface: Interface) -> list[str]:
     """Return functions around an emitted program, and the offsets of its argument struct's members."""
     name = interface.name
     lines = [f'#include "{name}.h"']

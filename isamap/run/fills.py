@@ -48,13 +48,13 @@ def shares(kernel: Kernel) -> dict[str, float]:
     for operand in kernel.operands:
         if operand.role in ("in", "inout"):
             known = {operand.name: 1 / prod(extent.evaluate({}) for extent in operand.shape)}
-            while sum(_passes_on(site, known) for site in places):
+            while sum(_record_spread(site, known) for site in places):
                 pass
             found[operand.name] = max(known.get(name, 0.0) for name in outputs)
     return found
 
 
-def _passes_on(site: Site, known: dict[str, float]) -> bool:
+def _record_spread(site: Site, known: dict[str, float]) -> bool:
     """Record how far an assignment spreads its inputs. Return whether that is further than known before."""
     assign, extents = site.assign, {name: typical_value(n, {}) or 1 for name, n in site.extents.items()}
     kept = symbols(assign.target) - {a.name for a in site.axes if a.ordered}
@@ -96,7 +96,7 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
             rng = np.random.default_rng((seed, number, FILLS.index(fill)))
             arrays[operand.name] = drawn_values(shape, domain, rng).astype(operand.dtype.numpy())
     if fill == "edges":
-        _strew(kernel, arrays, seed)
+        _insert_special(kernel, arrays, seed)
     if fill == "random":
         for name, divisor in _divisors(kernel).items():
             scaled = arrays[name].astype(np.float64) / divisor
@@ -165,7 +165,7 @@ def _terms_in_turn(site: Site) -> int:
     return prod(typical_value(a.extent, {}) or 1 for a in site.axes if a.name not in kept)
 
 
-def _strew(kernel: Kernel, arrays: dict[str, Array], seed: int) -> None:
+def _insert_special(kernel: Kernel, arrays: dict[str, Array], seed: int) -> None:
     """Put NaN and infinities into so few elements of inputs that most of each output stays finite."""
     reach = shares(kernel)
     for number, name in enumerate(n for n in reach if kernel.operand(n).dtype.is_float):

@@ -275,7 +275,7 @@ class RepeatedCall:
     ) -> None:
         """Prepare calls of `function` with arguments of this structure. Raises: CompilerRefused, MissingTool."""
         self.needed_bytes = needed_bytes
-        again, members = _again(compiler), type(arguments)
+        again, members = _make_checked_call(compiler), type(arguments)
         offsets = {
             (f.kind, f.source): getattr(members, f"f{n}").offset
             for n, f in enumerate(interface.fields)
@@ -324,7 +324,7 @@ def _range(dtype: DType) -> tuple[float, float] | None:
 
 
 @cache
-def _again(compiler: Compiler) -> Callable[..., int]:
+def _make_checked_call(compiler: Compiler) -> Callable[..., int]:
     """Return the function that checks a call and performs it. Raises: CompilerRefused, MissingTool."""
     text = Path(__file__).with_name(_SOURCE).read_text(encoding="utf-8")
     library = ctypes.PyDLL(str(build(compiler, _FLAGS, {_SOURCE: text}, _SOURCE)))  # keeps Python's lock

@@ -396,7 +396,7 @@ def _place_library(key: str, library: bytes) -> Path:
     """Return the path of a library: cached, or in a folder of this process alone."""
     with OnlyWarned():
         return Cache.open(LIBRARIES).keep(key, library)
-    return Cache.beneath(own_root(), LIBRARIES).keep(key, library)
+    return Cache.open_in(own_root(), LIBRARIES).keep(key, library)
 
 
 def find_compiler(

@@ -159,7 +159,7 @@ class _Walk:
                 fastest = max(now - then for now, then in zip(state.clocks(), clocks, strict=True))
                 spent = self._steady(times, state.steps - steps, fastest, max(state.work_ns(done)))
                 if spent is not None:
-                    more = self._more_than(loop, iteration, alike)
+                    more = self._count_further_issues(loop, iteration, alike)
                     each = [
                         d + m / (alike - iteration) for d, m in zip(done, state.work_of(more), strict=True)
                     ]
@@ -171,7 +171,7 @@ class _Walk:
                     alike = self._alike(loop, iteration, trips)
         self.env.pop(loop.trip_loop.variable, None)
 
-    def _more_than(self, loop: PreparedLoop, iteration: int, end: int) -> list[tuple[Step, int]]:
+    def _count_further_issues(self, loop: PreparedLoop, iteration: int, end: int) -> list[tuple[Step, int]]:
         """Return how many issues the iterations up to `end` have beyond those of as many first iterations."""
         if not loop.inner:
             return []
@@ -291,10 +291,10 @@ def swept(loop: PreparedLoop, env: Mapping[str, int], iterations: range) -> tupl
     name, last = loop.trip_loop.variable, iterations[0] - 1
     found: dict[Swept, int] = {}  # of bytes that do not move, when they are touched last
     for touch, inside in _touches(loop.body, {}):
-        like = _reach(touch.place, touch.size, env, {**inside, name: (last, last)})
+        like = _byte_range(touch.place, touch.size, env, {**inside, name: (last, last)})
         for group in _groups(iterations) if name in touch.place.symbols else [iterations]:
-            begin, _ = _reach(touch.place, touch.size, env, {**inside, name: (group[0], group[0])})
-            end, _ = _reach(touch.place, touch.size, env, {**inside, name: (group[-1], group[-1])})
+            begin, _ = _byte_range(touch.place, touch.size, env, {**inside, name: (group[0], group[0])})
+            end, _ = _byte_range(touch.place, touch.size, env, {**inside, name: (group[-1], group[-1])})
             by = min(begin, end) - like[0], max(begin, end) - like[0]
             for written, is_meant in ((True, touch.writes), (False, touch.reads)):
                 if is_meant:
@@ -322,7 +322,7 @@ def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[ScratchpadAccess
                 yield from ((touch, ends) for touch in item.touches)
 
 
-def _reach(place: Index, size: int, env: Mapping[str, int], ends: Ends) -> tuple[int, int]:
+def _byte_range(place: Index, size: int, env: Mapping[str, int], ends: Ends) -> tuple[int, int]:
     """Return the first byte and the end of an access of some size."""
     moving = {name: ends[name] for name in ends if name in place.symbols}
     if not place.is_affine_in(moving):

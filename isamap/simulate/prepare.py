@@ -219,7 +219,7 @@ class _Builder:
                 touches.append(self._in_banks(touch, operand, item, name, params))
         times = self._times(item, params)
         queued = self.machine.units[item.cost.unit].queued or 0
-        also, also_ns = self._also(item, times[1])
+        also, also_ns = self._second_unit(item, times[1])
         step = Step(
             *times, reads, writes, accesses, tuple(touches), item.name, block, queued=queued, also=also,
             also_ns=also_ns, sizes=tuple(sizes),
@@ -256,7 +256,7 @@ class _Builder:
         work = cost_value(item.cost.interval_ns, numbers) / count
         return unit, work, cost_value(item.cost.latency_ns, numbers)
 
-    def _also(self, item: MachineInstruction, work_ns: float) -> tuple[int, float]:
+    def _second_unit(self, item: MachineInstruction, work_ns: float) -> tuple[int, float]:
         """Return another unit that an instruction occupies, and for how long, or -1 if there is none."""
         if not item.cost.also:
             return -1, 0.0

@@ -154,7 +154,7 @@ class Reuse:
         earlier = [
             o
             for o in self._by_array[access.array]
-            if o.number < access.number and _meet(o, access, self.line_bytes)
+            if o.number < access.number and _share_lines(o, access, self.line_bytes)
         ]
         if not earlier:
             return self.touched(None)
@@ -180,7 +180,7 @@ def _count_covered(
     return count * (near + -(-span // line_bytes) * line_bytes)
 
 
-def _meet(one: MemoryOperand, other: MemoryOperand, line_bytes: int) -> bool:
+def _share_lines(one: MemoryOperand, other: MemoryOperand, line_bytes: int) -> bool:
     """Return whether two accesses of an array have lines in common."""
     if one.loop is other.loop and one.strides == other.strides:
         apart = abs(one.base - other.base)

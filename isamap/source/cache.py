@@ -125,10 +125,10 @@ class Cache:
     @staticmethod
     def open(kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
         """Return the cache for a kind of files, in the user's cache folder. Raises: Unkept, UsageProblem."""
-        return Cache.beneath(cache_root(), kind, limit_bytes)
+        return Cache.open_in(cache_root(), kind, limit_bytes)
 
     @staticmethod
-    def beneath(root: Path, kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
+    def open_in(root: Path, kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
         """Return the cache for a kind of files, in a given folder. Raises: Unkept if it cannot be created."""
         folder = root / kind
         try:

@@ -45,14 +45,14 @@ def main() -> None:
     except OSError as error:
         _complain(words, error)
     if child == 0:
-        _become(words)
+        _replace_process(words)
     status = _wait_for(child, caller)
     _end_descendants()
     if status is not None:
         _end_like(status)
 
 
-def _become(words: list[str]) -> None:
+def _replace_process(words: list[str]) -> None:
     """Replace this process by the program or script."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)

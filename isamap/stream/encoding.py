@@ -242,7 +242,7 @@ def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> l
     if bundle.loop is None:
         return [Run(1, tuple(words))]
     most = {field.holds: field.limit - 1 for field in bundle.loop.fields if isinstance(field.holds, Quantity)}
-    agreeing = _agreeing(words, machine, min(most[LOOPED], MOST_LOOPED))
+    agreeing = _count_equal_words(words, machine, min(most[LOOPED], MOST_LOOPED))
     found: list[Run] = []
     alone: list[BundleCommands] = []
     at = 0
@@ -261,7 +261,7 @@ def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> l
     return [*found, Run(1, tuple(alone))] if alone else found
 
 
-def _agreeing(words: Sequence[BundleCommands], machine: Machine, most: int) -> list[Array]:
+def _count_equal_words(words: Sequence[BundleCommands], machine: Machine, most: int) -> list[Array]:
     """Return, for each distance and word, how many words in a row equal those at the distance behind them."""
     names: dict[tuple[object, ...], int] = {}
     kinds = np.array([names.setdefault(_kind(word, machine), len(names)) for word in words], np.int64)

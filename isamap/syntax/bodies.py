@@ -25,7 +25,7 @@ from isamap.ir.printer import print_operand
 from isamap.ir.text_layout import KEYWORDS
 from isamap.source import Span, replace
 from isamap.syntax import ast
-from isamap.syntax.indices import MAX_EXTENT, in_a_row, resolve_index
+from isamap.syntax.indices import MAX_EXTENT, one_axis, resolve_index
 from isamap.syntax.scope import Scope, TextFindings, problem_at, resolve_dtype, unknown_name
 from isamap.syntax.values import resolve_access, resolve_value
 
@@ -283,7 +283,7 @@ def _check_domain(operand: Operand, span: Span) -> None:
             f"`{operand.name}` has {len(operand.shape)} axes, and indices are made of inputs along one axis",
             span,
             "its elements lie in memory in the same order as those of an input along one axis",
-            advice=in_a_row(operand),
+            advice=one_axis(operand),
         )
 
 

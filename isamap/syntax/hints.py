@@ -85,7 +85,7 @@ MOST_AROUND = 400
 """The most characters before the token that are looked at: the time of some patterns grows with their square."""
 
 
-def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
+def equivalent_of(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
     """Return the equivalent of a call of another language, or None if there is none."""
     arity, text = FUNCTIONS.get(name, (-1, ""))
     return text.format(*(a.span.text for a in args)) if len(args) == arity else None

@@ -187,7 +187,7 @@ def resolve_constraint(e: ast.ExprSyntax, scope: Scope) -> Constraint:
 Resolve = Callable[[ast.ExprSyntax, Scope, str], Index]
 
 
-def in_a_row(operand: Operand) -> str:
+def one_axis(operand: Operand) -> str:
     """Return advice on how to declare and access an input with several axes as one axis."""
     axes = [f"i{n}" for n in range(len(operand.shape))]
     flat = replace(operand, shape=(prod(operand.shape, start=Index.of(1)),))
@@ -210,7 +210,7 @@ def report_undeclared(operand: Operand, span: Span, place: str) -> Exception:
             message,
             span,
             "data in indices is of inputs: integers along one axis that declare their range",
-            advice=in_a_row(replace(operand, domain=domain)) if may_declare and operand.shape else None,
+            advice=one_axis(replace(operand, domain=domain)) if may_declare and operand.shape else None,
         )
     return problem_at(
         "data-dependent",

@@ -41,7 +41,7 @@ def load_parser() -> Lark:
     except (OSError, ValueError):
         stored = None
     tables = cast("dict[str, Any]", stored if isinstance(stored, dict) else {})
-    if tables.get("made_from") != made_from(grammar):
+    if tables.get("made_from") != grammar_digest(grammar):
         return build_parser(grammar)
     memo = _number_keys(tables["memo"])
     automaton = tables["data"]["parser"]["parser"]
@@ -58,7 +58,7 @@ def write_tables() -> None:
     built: Any = build_parser(grammar)
     data, memo = built.memo_serialize([TerminalDef, Rule])
     del data["options"]["import_paths"]
-    tables = {"made_from": made_from(grammar), "data": data, "memo": memo}
+    tables = {"made_from": grammar_digest(grammar), "data": data, "memo": memo}
     Path(str(files("isamap.syntax").joinpath(FILE))).write_text(
         (json.dumps(tables, separators=(",", ":"), sort_keys=True) + "\n"), encoding="utf-8"
     )
@@ -76,7 +76,7 @@ def build_parser(grammar: str) -> Lark:
     )
 
 
-def made_from(grammar: str) -> str:
+def grammar_digest(grammar: str) -> str:
     """Return the digest of everything from which the parser's tables are computed."""
     return f"lark {lark.__version__}, grammar {hashlib.sha256(grammar.encode()).hexdigest()}"
 

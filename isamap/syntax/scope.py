@@ -134,11 +134,11 @@ class TextFindings:
     def raise_any(self) -> None:
         """Raise one error with all findings, in textual order."""
         if self.diagnostics:
-            own = (d for d in self.diagnostics if not self._follows(d))
+            own = (d for d in self.diagnostics if not self._is_consequence(d))
             ordered = sorted(own, key=lambda d: d.span.start if d.span else 0)
             raise TypeProblem(*dict.fromkeys(ordered))
 
-    def _follows(self, d: Diagnostic) -> bool:
+    def _is_consequence(self, d: Diagnostic) -> bool:
         """Return whether a finding reports only the use of a name whose declaration was refused."""
         declared = self.broken.get(d.span.text) if d.span is not None else None
         is_behind = declared is not None and d.span is not None and d.span.start >= declared.end

@@ -26,7 +26,7 @@ from isamap.syntax.conversions import (
     literal_value,
     make_const,
 )
-from isamap.syntax.hints import remark, written_as
+from isamap.syntax.hints import equivalent_of, remark
 from isamap.syntax.indices import combine, resolve_index
 from isamap.syntax.scope import Scope, problem_at, unknown_name
 
@@ -212,7 +212,7 @@ def _unknown_function(
             name.span,
             advice=f"of an f32 that is not subnormal, write `{shown[name.text]}`",
         )
-    text = written_as(name.text, args)
+    text = equivalent_of(name.text, args)
     if text is None:
         known = (*FUNCTIONS, *scope.functions, *DTYPES)
         return unknown_name("unknown-function", "function or cast", name, known, most=len(known))

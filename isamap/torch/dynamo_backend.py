@@ -43,7 +43,7 @@ def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Cal
             decompositions=_decompositions(),
         )
         compiled = compile_module(with_whole_layers(module, inputs), inputs)
-        return handed_on(compiled, made[0]) if len(made) == 1 else compiled
+        return call_directly(compiled, made[0]) if len(made) == 1 else compiled
 
     return compile_whole
 
@@ -186,7 +186,7 @@ def _decompositions() -> dict[Any, Any]:
 Run = Callable[..., Any]
 
 
-def handed_on(compiled: Run, prepared: PackedGraph) -> Run:
+def call_directly(compiled: Run, prepared: PackedGraph) -> Run:
     """Return AOT's function. From the second call on, it calls the program inside directly."""
     known: list[bool] = []
 
@@ -196,13 +196,13 @@ def handed_on(compiled: Run, prepared: PackedGraph) -> Run:
         seen: list[tuple[Sequence[Any], Sequence[Any]]] = []
         with prepared.watched(seen):
             results = compiled(*given)
-        known[:] = [len(seen) == 1 and _same(seen[0][0], given) and _same(seen[0][1], results)]
+        known[:] = [len(seen) == 1 and _identical(seen[0][0], given) and _identical(seen[0][1], results)]
         return results
 
     return call
 
 
-def _same(found: Sequence[Any], expected: Any) -> bool:
+def _identical(found: Sequence[Any], expected: Any) -> bool:
     """Return whether two sequences have the same tensor objects in the same order."""
     is_row = type(expected) in (tuple, list) and len(found) == len(expected)
     return is_row and all(a is b for a, b in zip(found, expected, strict=True))

@@ -146,7 +146,7 @@ def _tuples(c: AtenCall, shape: Sequence[int]) -> str:
     return c("Concat", *parts, axis=-1) if len(parts) > 1 else parts[0]
 
 
-def _apart(c: AtenCall, shape: Sequence[int]) -> list[Any] | None:
+def _independent_indices(c: AtenCall, shape: Sequence[int]) -> list[Any] | None:
     """Return the indices if they may be applied one after the other, because each has axes of its own, or None."""
     places = [i for i in c["indices"] if i is not None]
     runs = [
@@ -161,7 +161,7 @@ def _index(c: AtenCall) -> str:
     order, first, shape = _in_front(c)
     count, rank = len([i for i in c["indices"] if i is not None]), len(c.sizes)
     is_together = order[:count] == tuple(range(first, first + count))
-    if is_together and (apart := _apart(c, shape)) is not None:
+    if is_together and (apart := _independent_indices(c, shape)) is not None:
         found = c.x
         for axis, index in enumerate(apart, first):
             found = c("Gather", found, c.shaped(c.term(index, "i64"), -1), axis=axis)

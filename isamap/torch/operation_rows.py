@@ -38,7 +38,7 @@ def _inside(c: AtenCall, values: Iterable[Any]) -> str:
     return c.dtype if wide_type(c.dtype) == c.dtype or all(map(fits, values)) else wide_type(c.dtype)
 
 
-def _each(op: str, of_truths: str = "", domain: str = "") -> Row:
+def _elementwise_row(op: str, of_truths: str = "", domain: str = "") -> Row:
     """Return a row for an elementwise operator on one type."""
 
     def row(c: AtenCall) -> str:
@@ -613,16 +613,16 @@ _QUANTISED: Mapping[str, Row] = {
 
 _ELEMENTS: Mapping[str, Row] = {
     **{
-        f"{name}.{form}": _each(onnx, {"Max": "Or", "Add": "Or", "Min": "And", "Mul": "And"}.get(onnx, ""))
+        f"{name}.{form}": _elementwise_row(onnx, {"Max": "Or", "Add": "Or", "Min": "And", "Mul": "And"}.get(onnx, ""))
         for op in OPS.values() if op.domain == "number" and op.result == "same"
         for name, onnx in zip(op.aten, op.onnx, strict=False) if name and onnx
         for form in (("Tensor", "Scalar", "default") if op.arity > 1 else ("default",))
     },
-    **{f"{name}.default": _each(op) for name, op in (
+    **{f"{name}.default": _elementwise_row(op) for name, op in (
         ("mish", "Mish"), ("asinh", "Asinh"), ("acosh", "Acosh"), ("atanh", "Atanh"),
     )},
-    **{f"{name.lower()}.default": _each(name, domain=OWN) for name in ("Log1p", "Expm1", "Atan2")},
-    **{f"{name.lower()}.default": _of_floats(_each(name)) for name in ("Ceil", "Floor", "Round")},
+    **{f"{name.lower()}.default": _elementwise_row(name, domain=OWN) for name in ("Log1p", "Expm1", "Atan2")},
+    **{f"{name.lower()}.default": _of_floats(_elementwise_row(name)) for name in ("Ceil", "Floor", "Round")},
     **{f"logical_{op.lower()}.default": _logical(op) for op in ("And", "Or", "Xor", "Not")},
     **{
         f"bitwise_{op.lower()}.{form}": _bits(f"Bitwise{op}", op)
@@ -633,9 +633,9 @@ _ELEMENTS: Mapping[str, Row] = {
     )},
     **name_rows(
         (_compare_by("Equal", negated=True), "ne.Tensor ne.Scalar"),
-        (_of_floats(_each("Trunc", domain=OWN)), "trunc"),
+        (_of_floats(_elementwise_row("Trunc", domain=OWN)), "trunc"),
         (_of_floats(in_wide(_round_row)), "round.decimals"),
-        (_each("Pow"), "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar"),
+        (_elementwise_row("Pow"), "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar"),
         (in_wide(lambda c: c("Exp", c.scaled(c.x, math.log(2))), "f64"), "exp2"),
         (_in_base(2), "log2"),
         (_in_base(10), "log10"),

@@ -262,7 +262,7 @@ def array_of(tensor: Any) -> Array:
 # --- operations on single elements, products and sums ---
 
 
-def _each(op: str) -> Translated:
+def _translate_elementwise(op: str) -> Translated:
     """Return a translation to an elementwise operator, in which scalings of weights are folded."""
 
     def put(to: Translation, node: Any) -> None:
@@ -408,7 +408,7 @@ PARTS: Mapping[str, Translated] = {
 """Operations that give several parts of a tensor: each part is one operator."""
 
 OPERATIONS: Mapping[str, Translated] = {
-    **{f"{op.lower()}.Tensor": _each(op) for op in ("Add", "Sub", "Mul", "Div")},
+    **{f"{op.lower()}.Tensor": _translate_elementwise(op) for op in ("Add", "Sub", "Mul", "Div")},
     "convolution_backward.default": _convolution_backward,
     **dict.fromkeys(_KINDS, _layer),
     "permute.default": _permute,

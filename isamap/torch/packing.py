@@ -168,7 +168,7 @@ class PackedGraph:
             key = (*key[:-1], self._changes)
         if self._plain is not None:
             return self._plain
-        return made.program if made is not None and made.key == key else self._made_of(given, key)
+        return made.program if made is not None and made.key == key else self._pack_program(given, key)
 
     @contextmanager
     def watched(self, seen: list[tuple[Sequence[Any], Sequence[Any]]]) -> Generator[None]:
@@ -187,7 +187,7 @@ class PackedGraph:
             versions = tuple(map(version_of, tensors))
         return (*map(self._address, tensors), *versions, self._changes)
 
-    def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> TorchProgram:
+    def _pack_program(self, given: Sequence[Any], key: tuple[int, ...]) -> TorchProgram:
         """Return a program with these weights packed. After many changes, return one that reads them in each call."""
         with self._lock:
             if self._plain is not None:

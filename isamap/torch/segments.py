@@ -160,7 +160,7 @@ def make_program(
             raise NotTaken(f"`{node.name}`: {reason}")
         assert parts.failed.keys() - refused.keys(), "each turn finds more nodes without an operator"
         refused |= parts.failed
-    ran = tuple(_ran(graph, segments, known, refused))
+    ran = tuple(_list_places(graph, segments, known, refused))
     return TorchProgram(_make_run(graph, parts, segments), lambda: ran)
 
 
@@ -260,7 +260,7 @@ class _Parts:
         for node in self.graph.nodes:
             needed = node.all_input_nodes
             if node in self.inside:
-                when[node] = max(0, barrier + 1, *(self._reach(n, when) for n in needed))
+                when[node] = max(0, barrier + 1, *(self._first_level(n, when) for n in needed))
                 continue
             when[node] = max((when[n] for n in needed), default=-1)
             schema = getattr(node.target, "_schema", None)
@@ -272,12 +272,12 @@ class _Parts:
                 barrier = when[node] = max(when.values())
         return when
 
-    def _reach(self, node: Any, when: Mapping[Any, int]) -> int:
+    def _first_level(self, node: Any, when: Mapping[Any, int]) -> int:
         """Return the first level whose segment can read a node."""
         if node in self.inside or node.op == "placeholder" or node in self.known:
             return when[node]
         if node not in self.refused and (is_view(node) or is_result(node)):
-            return self._reach(node.args[0], when)
+            return self._first_level(node.args[0], when)
         return when[node] + 1
 
     def _translate_level(self, level: int) -> Translation:
@@ -352,7 +352,7 @@ def _compile_segments(parts: _Parts, options: Options, device: Any) -> dict[int,
                 if key and choice is None:
                     choice = _measure_segment(alone, segments[level], parts.known, options, key)
         except IsamapError as error:
-            _blame(parts, parts.made[level], found, how, error)
+            _refuse(parts, parts.made[level], found, how, error)
             return None
         if choice is not None and choice.is_ours:
             segments[level] = replace(segments[level], remark=f", {choice.said}")
@@ -392,7 +392,7 @@ def _refuse_moves(parts: _Parts, to: Translation, found: Imported) -> None:
         )
 
 
-def _blame(parts: _Parts, to: Translation, found: Imported, how: ModelOptions, error: IsamapError) -> None:
+def _refuse(parts: _Parts, to: Translation, found: Imported, how: ModelOptions, error: IsamapError) -> None:
     """Record the nodes whose kernels a machine cannot perform, or else all nodes of the segment."""
     for tensor, reason in explain_refused_kernels(found.whole(), how).items():
         parts.failed |= {to.source(node): reason for node in found.trace.origins.get(tensor, ())}
@@ -407,7 +407,7 @@ def signature(node: Any, name: str) -> Signature:
     return Signature(name, found.dtype, found.sizes, strides=strides)
 
 
-def _ran(
+def _list_places(
     graph: Any, segments: Mapping[int, Segment], known: Mapping[Any, Any], refused: Mapping[Any, str]
 ) -> Iterator[Ran]:
     of = {node: n for n, segment in enumerate(segments.values()) for node in segment.nodes}
@@ -417,7 +417,7 @@ def _ran(
         if node.op != "call_function" or is_result(node):
             continue
         if node in known:
-            yield ran_of(node, "nowhere", "of weights alone: torch computes it once")
+            yield place_of_node(node, "nowhere", "of weights alone: torch computes it once")
         elif node in of:
             number = of[node]
             which = (
@@ -426,14 +426,14 @@ def _ran(
                 else f"library {number}, of {len(counts)} that are each"
             )
             said = f"one of the {counts[number]} of {which} called once{remarks[number]}"
-            yield ran_of(node, "kernel", said)
+            yield place_of_node(node, "kernel", said)
         elif is_view(node):
-            yield ran_of(node, "nowhere", "a view computes nothing")
+            yield place_of_node(node, "nowhere", "a view computes nothing")
         else:
-            yield ran_of(node, "eager", refused.get(node, "it has no kernel here"))
+            yield place_of_node(node, "eager", refused.get(node, "it has no kernel here"))
 
 
-def ran_of(node: Any, where: str, why: str = "") -> Ran:
+def place_of_node(node: Any, where: str, why: str = "") -> Ran:
     """Return where a node runs."""
     value = node.meta.get("val")
     shape = f"{value.dtype} {list(value.shape)}".removeprefix("torch.") if hasattr(value, "shape") else ""
@@ -475,7 +475,7 @@ def _make_run(graph: Any, parts: _Parts, segments: Mapping[int, Segment]) -> Cal
         (segment,) = units
         written = [place[node] for node in segment.writes]
         if all(place[node] < len(inputs) for node in segment.reads) and {*results} <= {*written}:
-            return _alone(segment, place, [written.index(at) for at in results])
+            return _library_function(segment, place, [written.index(at) for at in results])
     ready = list(zip(steps, gone, strict=True))
     is_eager = any(not isinstance(unit, Segment) for unit in units)
 
@@ -540,7 +540,7 @@ def segment_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str,
     """Return a step that calls a library with new tensors for its results."""
     if sizes:
         return _open_step(segment, place, sizes)
-    reads = [(place[node], as_foretold(node)) for node in segment.reads]
+    reads = [(place[node], copy_to_layout(node)) for node in segment.reads]
     writes = [(place[node], making(node)) for node in segment.writes]
     call_at = segment.library.call_at
 
@@ -554,11 +554,11 @@ def segment_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str,
     return step
 
 
-def _alone(
+def _library_function(
     segment: Segment, place: Mapping[Any, int], order: Sequence[int]
 ) -> Callable[[Sequence[Any]], Any]:
     """Return the function of a graph with only one library. A call only touches the tensors that it reads."""
-    reads = [(place[node], as_foretold(node)) for node in segment.reads]
+    reads = [(place[node], copy_to_layout(node)) for node in segment.reads]
     makes = [making(node) for node in segment.writes]
     call_at = segment.library.call_at
 
@@ -589,7 +589,7 @@ def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
     return step
 
 
-def as_foretold(node: Any) -> Callable[[Any], Any]:
+def copy_to_layout(node: Any) -> Callable[[Any], Any]:
     """Return a function that copies a tensor, if necessary, to the layout that was predicted for a node."""
     found = layout_of(node)
 

@@ -125,7 +125,7 @@ class Rows:
     of: dict[int, Span]
     held: dict[str, Span]
 
-    def goes_on(self, other: Rows) -> bool:
+    def has_same_rows(self, other: Rows) -> bool:
         """Return whether another block has the same numbers of rows."""
         return self.of.keys() == other.of.keys() and all(
             mine[1] - mine[0] == its[1] - its[0]
@@ -166,7 +166,7 @@ def _rows(members: Members, span: Span) -> Rows:
                 continue
             for r in accesses(s):
                 if r.buffer in members.shrunk:
-                    need = _reach(r.index[members.shrunk[r.buffer]], s, members.rows[n], of[n])
+                    need = _subscript_range(r.index[members.shrunk[r.buffer]], s, members.rows[n], of[n])
                     a = held.get(r.buffer, need)
                     held[r.buffer] = min(a[0], need[0]), max(a[1], need[1])
         if held == before:
@@ -177,7 +177,7 @@ def _rows(members: Members, span: Span) -> Rows:
     )
 
 
-def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
+def _subscript_range(index: Index, s: Statement, row: str, span: Span) -> Span:
     """Return the range of a subscript if the row axis is within a span."""
     low = high = index.constant
     for axis in s.axes:
@@ -192,7 +192,7 @@ def _filling(s: Statement, members: Members, n: int, held: Span) -> Span:
     name = members.rows[n]
     index = s.assign.target.index[members.shrunk[s.assign.target.buffer]]
     step, extent = _step(index, name), next(_extent_of(a) for a in s.axes if a.name == name)
-    low, high = _reach(index, s, name, (0, 1))  # of row 0
+    low, high = _subscript_range(index, s, name, (0, 1))  # of row 0
     return max(0, -((high - 1 - held[0]) // step)), min(extent, (held[1] - 1 - low) // step + 1)
 
 
@@ -224,7 +224,7 @@ def _build_kernel(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: 
 def _runs(rows: Sequence[Rows]) -> Iterator[tuple[Rows, ...]]:
     run: list[Rows] = []
     for block in rows:
-        if run and not (run[-1].goes_on(block) and _is_as_far(run, block)):
+        if run and not (run[-1].has_same_rows(block) and _is_as_far(run, block)):
             yield tuple(run)
             run = []
         run.append(block)

@@ -35,7 +35,7 @@ from isamap.ir.substitute import substitute_expr, substitute_routine, substitute
 from isamap.ir.walk import conjuncts, symbols, with_parts
 from isamap.source import NoMapping, dataclass, field, replace
 from isamap.transform.loop_bounds import bound_loops
-from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
+from isamap.transform.margins import fill_loose_reads, tells_apart, without_bounds, writes_loosely, zero_like
 from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_order
 from isamap.transform.statements import Statement, both_hold, identity_of, in_ordered_loops, statements
 
@@ -83,7 +83,7 @@ def _with_zeros_outside(kernel: Kernel) -> Kernel:
         if o.role == "out" and o.outside == "zero":
             axes = tuple(Axis(f"i{d}", size) for d, size in enumerate(o.shape))
             here = Read(o.name, tuple(Index.of(a.name) for a in axes), o.dtype)
-            assign = Assign(here, None, nothing_of(o.dtype))
+            assign = Assign(here, None, zero_like(o.dtype))
             zeros.append(Loop(axes, (assign,)) if axes else assign)
     return replace(kernel, body=(*zeros, *kernel.body)) if zeros else kernel
 

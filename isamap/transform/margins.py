@@ -66,12 +66,12 @@ def _says_nothing(comparison: Expr, certain: Callable[[Index], bool]) -> bool:
 def _fill_margins(e: Expr, statement: Statement, kernel: Kernel, known: FreeSizes) -> Expr:
     match e:
         case Read(fill=None) if not _stays(e, statement, kernel, known):
-            return replace(e, fill=nothing_of(e.dtype))
+            return replace(e, fill=zero_like(e.dtype))
         case _:
             return with_parts(e, lambda part: _fill_margins(part, statement, kernel, known))
 
 
-def nothing_of(dtype: DType) -> Const:
+def zero_like(dtype: DType) -> Const:
     """Return zero in a type, or false for bool."""
     return Const(0.0 if dtype.is_float else 0, dtype)
 

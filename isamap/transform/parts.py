@@ -175,7 +175,7 @@ class _Touched:
     @staticmethod
     def of(statement: Stmt) -> _Touched:
         read, written = set[str](), set[str]()
-        for one in _within(statement):
+        for one in _walk_statement(statement):
             if isinstance(one, Loop):
                 found = [axis.extent for axis in one.axes]
                 values = [one.guard] if one.guard is not None else []
@@ -189,9 +189,9 @@ class _Touched:
         return _Touched(frozenset(read), frozenset(written))
 
 
-def _within(statement: Stmt) -> Iterator[Stmt]:
+def _walk_statement(statement: Stmt) -> Iterator[Stmt]:
     """Yield a statement and all statements inside it."""
     yield statement
     if isinstance(statement, Loop):
         for inner in statement.body:
-            yield from _within(inner)
+            yield from _walk_statement(inner)

@@ -26,7 +26,7 @@ from isamap.ir.index import bounds
 from isamap.ir.substitute import substitute_expr, substitute_read
 from isamap.ir.walk import map_reads, reads
 from isamap.source.records import dataclass, field, replace
-from isamap.transform.margins import nothing_of
+from isamap.transform.margins import zero_like
 from isamap.transform.rewrite import (
     Rewrite,
     accesses,
@@ -289,7 +289,7 @@ class _Tiled:
             _at(images, x.name, z.name, *_names(self.of.channels)),
             _at(filters, x.name, *_names(of_filter)),
         )
-        nothing = Assign(total, None, nothing_of(total.dtype))
+        nothing = Assign(total, None, zero_like(total.dtype))
         found.append(Statement((x, z, *self.of.filters), nothing, total.dtype))
         product = Assign(total, "add", Call("mul", factors, total.dtype))
         axes = (x, z, *self.of.filters, *self.of.channels)
@@ -449,7 +449,7 @@ def _inside(read: Read, kernel: Kernel, ranges: Mapping[str, tuple[int, int]]) -
     shape = kernel.operand(read.buffer).shape
     reach = [bounds(index, ranges) for index in read.index]
     is_there = all(low >= 0 and high < (e.value or 0) for (low, high), e in zip(reach, shape, strict=True))
-    return replace(read, fill=None if is_there else read.fill or nothing_of(read.dtype))
+    return replace(read, fill=None if is_there else read.fill or zero_like(read.dtype))
 
 
 def _at(read: Read, *index: Index | str) -> Read:

@@ -202,12 +202,12 @@ def _move(issuer: Issuer, entry: MachineInstruction, offset: Index, here: Here) 
     operands: list[tuple[str, RegisterRef | MemoryRef]] = []
     for o in entry.instruction.operands:
         in_memory = _is_memory(issuer.machine, o.memory or "")
-        dense = tuple(_after(o.shape, axis) for axis in range(len(o.shape)))
+        dense = tuple(_stride_of_axis(o.shape, axis) for axis in range(len(o.shape)))
         operands.append((o.name, MemoryRef("mem", offset, dense) if in_memory else RegisterRef("x")))
     return issuer.statements(Issue(entry.name, tuple(operands), ()), here)
 
 
-def _after(shape: tuple[Index, ...], axis: int) -> Index:
+def _stride_of_axis(shape: tuple[Index, ...], axis: int) -> Index:
     stride = 1
     for extent in shape[axis + 1 :]:
         stride *= extent.value or 0

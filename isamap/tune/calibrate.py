@@ -194,7 +194,7 @@ def kept_ns(
     lost at once is kept while it is read. Lines are lost one by one, and half of them may be gone by that
     time: half of the longest wait counts.
     """
-    behind = _behind(stream.memory, machine, bandwidths)
+    behind = _source_ns_per_byte(stream.memory, machine, bandwidths)
     took = [r for r in results if isinstance(r, Spread)]
     if behind is None or len(took) < 1 + len(WAITS_NS) or behind < SLOWER * took[0].middle:
         return None
@@ -210,7 +210,7 @@ def kept_ns(
     return kept + int(near_ns * stream.size_bytes)  # a byte is not touched while the others are read
 
 
-def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:
+def _source_ns_per_byte(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:
     """Return the time per byte of the memory that a cache loads from, or None if unmeasured. Units: ns."""
     caches = caches_from_nearest(machine)
     read = {b.memory: b.ns_per_byte.middle for b in bandwidths if b.access == "read"}

@@ -156,14 +156,14 @@ def measured_streams(link: Link, profile: Profile) -> Link:
         streams = replace(
             streams,
             long_start_ns=pieces.long_start_ns,
-            hinted_long_start_ns=_found_or(pieces.hinted_start_ns, streams.hinted_long_start_ns),
-            swept_start_ns=_found_or(pieces.swept_start_ns, streams.swept_start_ns),
-            hinted_swept_start_ns=_found_or(pieces.hinted_swept_start_ns, streams.hinted_swept_start_ns),
+            hinted_long_start_ns=_measured_or(pieces.hinted_start_ns, streams.hinted_long_start_ns),
+            swept_start_ns=_measured_or(pieces.swept_start_ns, streams.swept_start_ns),
+            hinted_swept_start_ns=_measured_or(pieces.hinted_swept_start_ns, streams.hinted_swept_start_ns),
         )
     return replace(link, streams=streams)
 
 
-def _found_or(found: float | None, stated: float | None) -> float | None:
+def _measured_or(found: float | None, stated: float | None) -> float | None:
     """Return the measured value, or the stated one if nothing was measured."""
     return stated if found is None else found
 

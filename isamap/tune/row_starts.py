@@ -388,16 +388,16 @@ def shape(size_bytes: int) -> tuple[int, int]:
     are followed.
     """
     elements = size_bytes // F32.size_bytes
-    columns = UNIT * _odd(elements // (UNIT * _rows(isqrt(elements))))
+    columns = UNIT * _largest_odd(elements // (UNIT * _rows(isqrt(elements))))
     return columns, _rows(elements // columns)
 
 
 def _rows(most: int) -> int:
     """Return a number of rows of B that is at most `most`."""
-    return DEEP * _odd(min(MOST_ROWS, max(LEAST_ROWS, most)) // DEEP)
+    return DEEP * _largest_odd(min(MOST_ROWS, max(LEAST_ROWS, most)) // DEEP)
 
 
-def _odd(count: int) -> int:
+def _largest_odd(count: int) -> int:
     """Return the largest odd number up to a limit."""
     return max(1, count - 1 + count % 2)
 

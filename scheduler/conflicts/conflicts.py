@@ -33,7 +33,7 @@ from isamap.scheduler.deciding.space import (
     live_tiles,
 )
 from isamap.scheduler.deciding.summing import may_unroll
-from isamap.scheduler.search.candidates import fixed_names, heeds
+from isamap.scheduler.search.candidates import fixed_names, keeps_fixed
 from isamap.scheduler.search.greedy import first_assignment
 from isamap.scheduler.translation.constraints import Is, may_be_met
 from isamap.source import Diagnostic, Infeasible, dataclass, replace
@@ -311,7 +311,7 @@ def _parts(space: Space) -> Cause | None:
     return None
 
 
-def _together(space: Space) -> Cause | None:
+def _own_violation(space: Space) -> Cause | None:
     """Return the first constraint that the fixed decisions violate by themselves, or None.
 
     If none is broken alone, two constraints conflict; the one that is a condition of a fixed decision is
@@ -346,7 +346,7 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
     _unroll,
     _registers,
     _block,
-    _together,
+    _own_violation,
 )
 
 
@@ -440,7 +440,7 @@ class ConflictQuestion:
 
     def _is_possible(self, space: Space) -> bool:
         known = set(space.names())
-        if not (set(space.fixed) <= known and heeds(space)):
+        if not (set(space.fixed) <= known and keeps_fixed(space)):
             return False
         values = [*map(space.stage_values, space.option.operands), *open_values(space).values()]
         return all(values) and any(
@@ -476,11 +476,11 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
         if question.is_possible(own):
             continue
         is_fixed = question.is_possible({})
-        found.append(_conflict(question, own) if is_fixed else _hopeless(question, nest.options))
+        found.append(_conflict(question, own) if is_fixed else _no_schedule(question, nest.options))
     return tuple(found)
 
 
-def _hopeless(question: ConflictQuestion, options: Sequence[NestOption]) -> Diagnostic:
+def _no_schedule(question: ConflictQuestion, options: Sequence[NestOption]) -> Diagnostic:
     """Return the error that an unfixed statement has no schedule: the machine is too small, or lacks a move."""
     spaces = [question.space(option, {}) for option in options]
     feasible = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
@@ -509,7 +509,7 @@ def _conflict(question: ConflictQuestion, fixed: Assignment) -> Diagnostic:
     rest = {name: value for name, value in fixed.items() if name != mapping_of(statement)}
     others = list(_other_mapping(question, rest)) if pinned is not None else []
     if not able:
-        hopeless = _hopeless(question, options)
+        hopeless = _no_schedule(question, options)
         return replace(hopeless, help=f"relieved by {others[0]}" if others else hopeless.help)
     option = max(able, key=lambda o: prod(axis.tile for axis in o.axes))
     least = _minimal(question, option, rest)

@@ -143,7 +143,7 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     return along[0] + 1, operand.prefetching.ahead_counts[0]
 
 
-def going_on(option: NestOption, nest: NestSchedule, operand: TileOperand) -> list[int]:
+def loops_with_reload(option: NestOption, nest: NestSchedule, operand: TileOperand) -> list[int]:
     """Return the loops outside `hold` whose next iteration reads other elements of an input, outermost first."""
     iterations, _ = _iterations(option, nest.loops[: nest.hold])
     return [

@@ -53,7 +53,7 @@ def part_options(
     seen: set[Parts] = set()
     teams, axes = (
         problem.teams(option),
-        [a for a in _dealable(option, problem.private) if a.name not in pinned],
+        [a for a in _divisible_axes(option, problem.private) if a.name not in pinned],
     )
     for more in chain.from_iterable(_ways(teams * n, axes, cut) for n in sorted({1, problem.residents})):
         found = part_of(option, {**cut, **more})
@@ -106,7 +106,7 @@ def _moved_elements(operand: TileOperand, axes: Sequence[TileAxis]) -> int:
     return prod(moved(name) for name in extents if name not in taps)
 
 
-def _dealable(option: NestOption, private: Collection[str]) -> list[TileAxis]:
+def _divisible_axes(option: NestOption, private: Collection[str]) -> list[TileAxis]:
     """Return the axes that may be divided among threads, those with the most issues first.
 
     Return none if an operand is staged in a scratchpad that the parts would have to share.

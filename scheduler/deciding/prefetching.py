@@ -17,9 +17,9 @@ from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
 from isamap.scheduler.deciding.fetching import (
-    going_on,
     in_rows,
     late_ahead,
+    loops_with_reload,
     near_ahead,
     pieces_ahead,
     prefetch_level,
@@ -43,7 +43,7 @@ def _operands_by_name(space: Choices) -> dict[str, TileOperand]:
 def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
     pinned = space.fixed.get(name)
     if pinned is None:
-        goes_on = any(True for _ in _going_on(space, operand))
+        goes_on = any(True for _ in _reloads(space, operand))
         return tuple(sorted({0, prefetch_level(space.option, operand) if goes_on else 0}))
     most = len(operand.prefetching.hints) if operand.axes else 0
     return (pinned,) if 0 <= pinned <= most else ()
@@ -65,7 +65,7 @@ def prefetch_constraints(space: Choices) -> Iterator[DecisionClause]:
                 name, facts, "register blocks without a loop over rows ask for whole rows, not for parts"
             )
         yield _asked_or(
-            name, tuple(_going_on(space, operand)), "no loop outside the sum moves on to other elements of it"
+            name, tuple(_reloads(space, operand)), "no loop outside the sum moves on to other elements of it"
         )
 
 
@@ -76,7 +76,7 @@ def _asked_or(name: str, facts: Facts, why: str) -> DecisionClause:
     )
 
 
-def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
+def _reloads(space: Choices, operand: TileOperand) -> Iterator[Not]:
     """Yield, for each loop, the fact that its next iteration reads other elements of an input.
 
     These loops run over the register blocks of the input, over blocks of a sum, and from row to row of
@@ -101,7 +101,7 @@ def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSched
         if made.get(name, 0):
             cache, _ = operand.prefetching.hints[made[name] - 1]
             inside = pieces_ahead(space.option, nest, operand) or rows_ahead(space.option, nest, operand)
-            around = going_on(space.option, nest, operand)
+            around = loops_with_reload(space.option, nest, operand)
             if inside is not None:
                 found.append(Prefetch(operand.name, *inside, cache))
                 near = near_ahead(space.option, nest, operand) if made[name] > 1 else None

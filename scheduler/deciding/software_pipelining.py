@@ -177,7 +177,7 @@ def _is_dealt(space: Choices) -> bool:
     return bool(space.option.parts) or any(space.fixed.get(name, 1) > 1 for name in names)
 
 
-def still(space: Choices) -> dict[str, int]:
+def no_pipelining(space: Choices) -> dict[str, int]:
     """Return 0 (no pipelining) for each decision about software pipelining that is open."""
     found = {
         name_of(space, operand): crossing_values(space, operand) for operand in pipelined_operands(space)

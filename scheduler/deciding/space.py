@@ -73,12 +73,12 @@ def _fits_in_order(
     needed: dict[str, int] = {}
     for taker in takers:
         follows = [taker.follows[i] for i in order]
-        tiles = live(follows, [factors[i] for i in order], is_accumulator=taker.is_accumulator)
+        tiles = count_live(follows, [factors[i] for i in order], is_accumulator=taker.is_accumulator)
         needed[taker.memory] = needed.get(taker.memory, 0) + tiles * taker.registers
     return all(count <= registers.get(memory, count) for memory, count in needed.items())
 
 
-def live(follows: Sequence[bool], factors: Sequence[int], *, is_accumulator: bool) -> int:
+def count_live(follows: Sequence[bool], factors: Sequence[int], *, is_accumulator: bool) -> int:
     """Return the number of live tiles. All tiles of an accumulator live, and of an input those that are reused.
 
     Both arguments are given per unrolled axis, outer to inner: whether the operand follows it, and its
@@ -312,4 +312,4 @@ def issues_of(option: NestOption) -> int:
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
     """Return the number of live tiles. All tiles of an accumulator live, and of an input those that are reused."""
     follows = [axis in operand.axes for axis in order]
-    return live(follows, [block[axis] for axis in order], is_accumulator=operand.is_accumulator)
+    return count_live(follows, [block[axis] for axis in order], is_accumulator=operand.is_accumulator)

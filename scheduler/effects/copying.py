@@ -50,7 +50,7 @@ from isamap.source import add_up
 # docs/decisions/0020-memory-model.md).
 
 
-def out_and_back(
+def round_trip_time(
     tiling: Tiling,
     operand: TileOperand,
     problem: Problem,
@@ -172,7 +172,7 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     shared = times(copying_shared(tiling, operand, problem), *again)
     parts = tiling.blocks.get(operand.layout.dense_axis, Const(1))
     begun = times(_restart_time(tiling, operand, problem, parts), *again)
-    out = out_and_back(tiling, operand, problem, again, buffers(tiling, operand), usable_bytes)
+    out = round_trip_time(tiling, operand, problem, again, buffers(tiling, operand), usable_bytes)
     return total([times(once, *again), shared, out, begun])
 
 

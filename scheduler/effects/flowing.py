@@ -35,14 +35,14 @@ from isamap.source import add_up
 def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """Yield the store times after the last sum that do not overlap with computing the last tiles."""
     option = tiling.space.option
-    tile_ns = _taken_out_ns(tiling, operand, flow)
+    tile_ns = _store_ns(tiling, operand, flow)
     yield from _late_results(tiling, operand, flow)
     block = [Decision(tiling.space.unroll(a)) for a in tiling.space.register_axes if a.name in operand.axes]
     yield Const(min(tile_ns, option.interval_ns))
     yield times(max(0.0, tile_ns - option.interval_ns), *block)
 
 
-def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
+def waits_after_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """Yield the waits after dependent sums. A single buffer has the last results' waits after each block.
 
     They do so if storing them and initialising the next ones takes longer than the computation.
@@ -63,13 +63,13 @@ def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """Yield the latency of the last tile after its issue, and that of its result after its unit is free."""
     option, space = tiling.space.option, tiling.space
-    yield Const(max(0.0, flow.latency_ns - _taken_out_ns(tiling, operand, flow)))
+    yield Const(max(0.0, flow.latency_ns - _store_ns(tiling, operand, flow)))
     late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
     if operand in pipelined_operands(space):
         yield Cases(name_of(space, operand), ((0, Const(0)), (1, late)))
 
 
-def _taken_out_ns(tiling: Tiling, operand: TileOperand, flow: Flow) -> float:
+def _store_ns(tiling: Tiling, operand: TileOperand, flow: Flow) -> float:
     """Return the time to store a tile, or 0 if the computing unit stores it, whose time includes that."""
     others = tuple((unit, ns) for unit, ns in flow.finished if unit != tiling.space.option.unit)
     return longest_ns(others) / tiles_of(tiling, operand)
@@ -139,11 +139,11 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
     before = [c for o, f in flows if not o.is_accumulator for c in _first_fills(tiling, o, f)]
     behind = [c for o, f in flows if o.is_accumulator for c in last_results(tiling, o, f)]
     sums = [_exchange_time(tiling, o, f, again[o.name]) for o, f in flows if o.is_accumulator]
-    left = [c for o, f in flows if o.is_accumulator for c in left_by_sums(tiling, o, f)]
+    left = [c for o, f in flows if o.is_accumulator for c in waits_after_sums(tiling, o, f)]
     found = [total([computing, *sums, *before, *left])]
     for operand, flow in flows:
         if not operand.is_accumulator:
-            swept = _swept(tiling, operand, flow, computing, again[operand.name])
+            swept = _fills(tiling, operand, flow, computing, again[operand.name])
             found.append(total([swept, *sums, *left]))
     for first, second in combinations([o for o, _ in flows if not o.is_accumulator], 2):
         refilled = _refill_time(tiling, first, second, computing, again)
@@ -215,11 +215,11 @@ def _of_block(tiling: Tiling) -> Cost:
     return times(issues * option.interval_ns, *unrolled)
 
 
-def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
+def _fills(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
     """Return the time to fill a single buffer, and of the computing that waits for it. It is 0 for two copies."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
-    filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
+    filled, late = times(longest_ns(flow.begun), *again), _load_delay(tiling, operand, flow, again)
     serial = total([filled, computing, late])
     early = _filled_early(tiling, operand, flow, computing, again)
     if operand.staging.windows:
@@ -248,7 +248,7 @@ def _filled_early(
     axes = _moved_axes(tiling, operand)
     shared = CeilDiv(times(*(tiling.block[a.name] for a in axes)), iterations)
     each = flow.early * prod(a.extent for a in axes) / flow.issues  # elements: solvers count whole numbers
-    filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
+    filled, late = times(longest_ns(flow.begun), *again), _load_delay(tiling, operand, flow, again)
     waits = total([filled, computing, late])
     for most, share in reversed(BEFORE):
         part = total([times(share, filled), computing]) if share else Const(0)
@@ -266,7 +266,7 @@ def _moved_axes(tiling: Tiling, operand: TileOperand) -> list[TileAxis]:
     return [a for a in axes if a.name not in taps]
 
 
-def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
+def _load_delay(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
     """Return the delay of data that are loaded after the last read of their buffer, and of sums that need them."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
@@ -346,7 +346,7 @@ def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[C
     The buffer has one copy, or two if windows are read to their end. The result is 0 for a single fill.
     """
     blocks = times(*(tiling.blocks[a.name] for a in tiling.space.axes if a.name in operand.axes))
-    late = Threshold(blocks, 1, Const(0), _late(tiling, operand, flow, again))
+    late = Threshold(blocks, 1, Const(0), _load_delay(tiling, operand, flow, again))
     return _by_copies(tiling, operand, late, late if operand.staging.windows else Const(0))
 
 
@@ -363,11 +363,11 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
 def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Cost:
     """Return how many register blocks read an element of a block. With `inside`, until the next fill."""
     others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
-    blocks = [_inside(tiling, operand, a) for a in others if inside]
+    blocks = [_blocks_inside(tiling, operand, a) for a in others if inside]
     return times(*(tiling.iterations[a.name] for a in others), *blocks)
 
 
-def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
+def _blocks_inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
     """Return how many blocks of another axis the loops inside an operand's block loops have."""
     found: Cost = tiling.blocks[other.name]
     for name, outer, inner in tiling.space.order_pairs():
@@ -421,7 +421,7 @@ def _exchange_time(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequ
     late_ns = max(0.0, one_ns - option.interval_ns)
     first_ns = one_ns - late_ns + max(0.0, option.latency_ns - option.interval_ns)
     axes = [axis for axis in space.register_axes if axis.name in operand.axes]
-    first = _unless_hidden(tiling, axes, first_ns, 1)
+    first = _exposed_wait(tiling, axes, first_ns, 1)
     blocks = times(*(tiling.steps[axis.name] for axis in space.register_axes), *again)
     # What the unit that computes moves itself, it does one behind the other.
     own = Const(unit_ns(flow.begun, option.unit) + unit_ns(flow.finished, option.unit))
@@ -452,14 +452,14 @@ def _turns(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     return Cases(name_of(space, operand), ((0, turns), (1, Const(0))))
 
 
-def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, tiles: int) -> Cost:
+def _exposed_wait(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, tiles: int) -> Cost:
     """Return the wait for the first tile of a block that computing the other tiles does not hide."""
     left_ns = wait_ns - (tiles - 1) * tiling.space.option.interval_ns
     if left_ns <= 0 or not axes:
         return Const(max(0.0, left_ns))
     axis, *others = axes
     most = min(issues_along(axis), MAX_UNROLLED)
-    branches = [(n, _unless_hidden(tiling, others, wait_ns, tiles * n)) for n in range(1, most + 1)]
+    branches = [(n, _exposed_wait(tiling, others, wait_ns, tiles * n)) for n in range(1, most + 1)]
     return Cases(tiling.space.unroll(axis), tuple(branches))
 
 

@@ -49,12 +49,12 @@ def list_ways(problem: Problem, option: NestOption) -> Iterator[StorageChoice]:
         own = prod(trips[name] for name in operand.axes)
         tiles = own if operand.is_accumulator else max(own, issues / most)
         elements = prod(a.extent for a in option.axes if a.name in operand.axes)
-        found.append(_brought(operand, tiles, elements))
+        found.append(_load_times(operand, tiles, elements))
     for operands in product(*found):
         yield StorageChoice(problem, issues * option.interval_ns, operands)
 
 
-def _brought(operand: TileOperand, tiles: float, elements: int) -> list[StoredOperand]:
+def _load_times(operand: TileOperand, tiles: float, elements: int) -> list[StoredOperand]:
     """Return the load of an operand in place and that from a buffer, if their times are known."""
     found: list[StoredOperand] = []
     if operand.costs.direct_ns is not None:

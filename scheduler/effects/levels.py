@@ -201,7 +201,7 @@ def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> floa
     if operand.staging.homes[0] or (operand.is_accumulator and tiling.space.splits_sum):
         return 0.0
     ways = 2 if operand.is_accumulator else 1
-    bandwidth = _afar_bandwidth(tiling.space, problem)
+    bandwidth = _far_bandwidth(tiling.space, problem)
     return ways * whole_bytes(tiling.space, operand)[0] / bandwidth if bandwidth else 0.0
 
 
@@ -216,11 +216,11 @@ def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Co
     rows = [
         a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.layout.dense_axis
     ]
-    line_ns = line_bytes_of(problem) / _afar_bandwidth(space, problem)
+    line_ns = line_bytes_of(problem) / _far_bandwidth(space, problem)
     return times(line_ns * prod(rows), shared_by_copies(tiling, operand, problem))
 
 
-def _afar_bandwidth(space: Space, problem: Problem) -> float:
+def _far_bandwidth(space: Space, problem: Problem) -> float:
     """Return the bandwidth of the memory that holds all tensors, or 0 for the first cache. Units: bytes per ns."""
     behind = [
         bandwidth

@@ -64,7 +64,7 @@ def added_by_copies(
     else:
         first = _last_results(tiling, operand) if operand.is_accumulator else _first_fills(tiling, operand)
         waits = times(operand.staging.moved_ns_per_element, *first, *_per_whole(operand, repeats))
-        late = total([_before(tiling, operand, afar_ns), waits, times(problem.loops.turn_ns, *shares)])
+        late = total([_loading_time(tiling, operand, afar_ns), waits, times(problem.loops.turn_ns, *shares)])
     decided: dict[int, Cost] = {0: at_once, 1: late}
     if operand.staging.is_concurrent and not operand.is_accumulator:
         element_ns = operand.staging.pack_ns_per_element + afar_ns / _elements(tiling, operand)
@@ -180,7 +180,7 @@ def _elements(tiling: Tiling, operand: TileOperand) -> int:
     return prod(axis.extent for axis in tiling.space.option.axes if axis.name in operand.axes)
 
 
-def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
+def _loading_time(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
     """Return the time to load sums when they are needed. Only their write-back is software-pipelined."""
     if not operand.is_accumulator:
         return Const(0)
@@ -250,7 +250,7 @@ def _around(
 # --- overlap inefficiency: the exposed part of work that should be hidden -------------------------------
 
 
-def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
+def exposed_parts(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
     """Yield the parts of hidden time, of hints and of traffic that are exposed because overlap is imperfect."""
     model = problem.model
     yield times(model.leak_factor, hidden)

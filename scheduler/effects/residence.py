@@ -43,7 +43,7 @@ from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, kept_points, loops, reloads, whole_bytes
 from isamap.scheduler.effects.following import begun_by_copies, row_starts
 from isamap.scheduler.effects.hint_costs import by_asking
-from isamap.scheduler.effects.streams import beginnings
+from isamap.scheduler.effects.streams import row_start_times
 from isamap.source.records import dataclass
 
 
@@ -80,7 +80,7 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
         copied: Cost = _far_ns(rows, [begun_by_copies(tiling, operand)])
         if operand.prefetching.is_streamed:
             each = row_starts(tiling, operand, 0)
-            return beginnings(tiling, operand, problem, pieces, each, unasked, copied)
+            return row_start_times(tiling, operand, problem, pieces, each, unasked, copied)
     else:
         unasked, copied = largest([rows.started_ns(pieces), _apart_ns(rows, problem.tlb)]), Const(0)
     return by_stage(space, operand, _in_place(rows, problem.caches[-1].line_bytes, unasked), copied)

@@ -50,7 +50,7 @@ def results_begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cos
         or operand.staging.homes[0]
     ):
         return Const(0)
-    return total([*_begin_times(tiling, operand, problem), *_late(tiling, operand, problem)])
+    return total([*_begin_times(tiling, operand, problem), *_line_waits(tiling, operand, problem)])
 
 
 def _begin_times(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
@@ -71,7 +71,7 @@ def _begin_times(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iter
         yield by_stage(space, operand, times(more_ns, pieces, *direct), copied)
 
 
-def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
+def _line_waits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
     """Yield how long register blocks of in-place results wait for lines although rows are prefetched."""
     space, line_bytes = tiling.space, line_bytes_of(problem)
     if not line_bytes:

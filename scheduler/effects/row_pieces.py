@@ -64,7 +64,7 @@ def _of_input(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
         if axis.name not in _rows(operand)
     ]
     every = times(piece_ns * cache.ways / held, *rows, *blocks)
-    lost = Threshold(_together(tiling, operand), held, Const(0), every)
+    lost = Threshold(_count_rows(tiling, operand), held, Const(0), every)
     return by_stage(tiling.space, operand, lost, Const(0))
 
 
@@ -79,7 +79,7 @@ def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, 
     extent = next(a.extent for a in tiling.space.option.axes if a.name == operand.layout.dense_axis)
     lines = ceil(extent * operand.layout.tensor_bytes / problem.caches[0].line_bytes)
     short = Threshold(tiling.steps[operand.layout.dense_axis], lines, kept, largest([kept, lost]))
-    return Threshold(_together(tiling, operand), held, kept, short)
+    return Threshold(_count_rows(tiling, operand), held, kept, short)
 
 
 def _count_cached_rows(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
@@ -95,7 +95,7 @@ def _rows(operand: TileOperand) -> list[str]:
     return [name for name in operand.axes if name != operand.layout.dense_axis]
 
 
-def _together(tiling: Tiling, operand: TileOperand) -> Cost:
+def _count_rows(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return the number of rows from which a register block reads pieces."""
     space = tiling.space
     within = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}

@@ -30,7 +30,7 @@ from isamap.scheduler.effects.following import if_in_sequence, if_near, if_swept
 from isamap.scheduler.effects.hint_costs import by_asking
 
 
-def beginnings(
+def row_start_times(
     tiling: Tiling,
     operand: TileOperand,
     problem: Problem,

@@ -40,7 +40,7 @@ from isamap.scheduler.effects.effect import (
 from isamap.scheduler.effects.lane_waits import lane_waits
 from isamap.scheduler.effects.levels import buffers_filled, one_after_another
 from isamap.scheduler.effects.occupancy import idle_cores, work_of_residents
-from isamap.scheduler.effects.overlapping import leaks, least_leak
+from isamap.scheduler.effects.overlapping import exposed_parts, least_leak
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.register_loads import least_loads, pages
 from isamap.scheduler.effects.residence import revisits
@@ -139,7 +139,7 @@ def _filled_and_computing(context: Context) -> Cost:
 
 def _leaks(context: Context) -> Iterator[EffectTime]:
     hidden = total([context.loaded, *context.concurrent, *(total(costs) for _, costs in context.moved)])
-    return map(EffectTime, leaks(context.tiling, hidden, context.missed, context.problem))
+    return map(EffectTime, exposed_parts(context.tiling, hidden, context.missed, context.problem))
 
 
 # --- the table --------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def make_plan(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
     return GraphPlan(tuple(order), frozenset(near), cost, peak_bytes(problem, order))
 
 
-def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPlan:
+def choose_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPlan:
     """Return the start plan: the greedy one, or the plan without fusion if that is cheaper and fits.
 
     Values that are computed late keep their inputs alive, so for long recurrences the rule may lose. Units:
@@ -90,7 +90,7 @@ def improve_plan(
             if isinstance(decided, Diagnostic):
                 failures[decided] = None
             elif decided is not None:
-                plan = _better(problem, plan, stretch, window, decided, room_bytes, whole=whole)
+                plan = _choose_better(problem, plan, stretch, window, decided, room_bytes, whole=whole)
             at += size
     return replace(plan, warnings=tuple(failures))
 
@@ -172,7 +172,7 @@ def _find_held(
     )  # fmt: skip
 
 
-def _better(
+def _choose_better(
     problem: GraphProblem,
     plan: GraphPlan,
     stretch: range,

@@ -179,7 +179,7 @@ def _read_options(
 ) -> Iterator[tuple[NestOption, Iterator[Assignment]]]:
     """Yield the options that a nest may belong to, each with decisions that may give it."""
     for whole in nest.options:
-        if whole.mapping == chosen.mapping and (option := part_read(whole, chosen)) is not None:
+        if whole.mapping == chosen.mapping and (option := matching_part(whole, chosen)) is not None:
             yield option, _equal_readings(problem, nest, option, chosen)
 
 
@@ -249,7 +249,7 @@ def _cheaper(
     return replace(start, values=tuple(values.items())) if is_better else start
 
 
-def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
+def matching_part(option: NestOption, nest: NestSchedule) -> NestOption | None:
     """Return the option, or its part for one thread as the nest divides it, or None if they do not match."""
     dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     if not dealt:
@@ -310,7 +310,7 @@ def _why(problem: Problem, nest: NestProblem, chosen: NestSchedule) -> str:
     options = [option for option in nest.options if option.mapping == chosen.mapping]
     if not options:
         return "none of the mappings that are priced is its own"
-    parts = [part for option in options if (part := part_read(option, chosen)) is not None]
+    parts = [part for option in options if (part := matching_part(option, chosen)) is not None]
     if not parts:
         dealt = ", ".join(f"`{loop_words(loop)}`" for loop in chosen.loops[: chosen.parallel])
         return f"{dealt}: no decisions partition it for threads in this way"

@@ -85,7 +85,7 @@ def open_options(
         space = Space(nest.statement, option, problem.registers_of(option), fixed, problem.room(option))
         if pinned not in (None, number) or not all(space.stage_values(o) for o in option.operands):
             continue
-        if not heeds(space) or not all(open_values(space).values()):
+        if not keeps_fixed(space) or not all(open_values(space).values()):
             continue
         blocks = space.register_blocks()
         if blocks and set(fixed_names(fixed, nest.statement)) <= {mapping_of(nest.statement), *space.names()}:
@@ -124,7 +124,7 @@ def _recall_bound(problem: Problem, model: CostModel) -> tuple[Cost, tuple[float
     return _bound_option(problem, space, model, space.register_blocks())
 
 
-def heeds(space: Space) -> bool:
+def keeps_fixed(space: Space) -> bool:
     """Return whether each decision with only one value has the fixed value.
 
     An axis of one issue is neither unrolled nor cut into blocks, whatever is fixed. Nor is a reduction axis

@@ -105,7 +105,7 @@ _Waiting = tuple[float, int, Outline]
 """A mapping to refine: its lower bound (nanoseconds), its number, and its known costs."""
 
 
-def _promise(waiting: _Waiting) -> float:
+def _joint_bound(waiting: _Waiting) -> float:
     """Return the lower bound of a mapping, increased for each axis that it joins to another one."""
     least, _, outline = waiting
     return least * PER_JOINED**outline.joined
@@ -186,9 +186,9 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
 
     def entry_of(waiting: _Waiting) -> tuple[float, int, _Waiting]:
         # A few looks go to mappings that promise most: of those that join axes, many have the least bound.
-        return waiting[0] if looks is None else _promise(waiting), waiting[1], waiting
+        return waiting[0] if looks is None else _joint_bound(waiting), waiting[1], waiting
 
-    plain, further = _plain(given, judge)
+    plain, further = _split_by_cost(given, judge)
     for waiting in plain:
         if waiting[0] > limit:
             further.append(waiting)
@@ -207,7 +207,7 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
         if outline.further is None:
             # To split takes as long as greedy does, and proves of most mappings that they cannot win.
             settle(outline, splits=looks is None and not judge.saved)
-        elif (more := looked_at(outline, at_once=looks is not None)) is not None:
+        elif (more := refine_outline(outline, at_once=looks is not None)) is not None:
             heappush(queue, entry_of((max(least, judge.least_ns(more.option)), more.number, more)))
     kept = sorted((own for own in wholes if own.floor_ns <= limit), key=lambda own: own.number)
     others = min([others, ruled_out, *(own.floor_ns for own in wholes if own.floor_ns > limit)])
@@ -226,7 +226,7 @@ def _start(place: int, best: Candidate) -> Start:
     return Start(place, best.option.space.option.parts, tuple(best.assignment.items()))
 
 
-def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
+def refine_outline(outline: Outline, *, at_once: bool) -> Outline | None:
     """Return a more precise outline, or None if nothing performs the mapping."""
     more = outline.further() if outline.further is not None else outline
     while at_once and more is not None and more.is_priced_in_part and more.further is not None:
@@ -234,7 +234,7 @@ def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
     return more
 
 
-def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], list[_Waiting]]:
+def _split_by_cost(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], list[_Waiting]]:
     """Return some mappings that may be cheap, and all others, each with its lower bound."""
 
     def waiting(outline: Outline) -> _Waiting:
@@ -243,7 +243,7 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
     def promise(candidate: _Waiting) -> tuple[int, float, int]:
         _, number, outline = candidate
         absent = sum(operand.costs.direct_ns is None for operand in outline.option.operands)
-        return absent, _promise(candidate), number
+        return absent, _joint_bound(candidate), number
 
     ordered = sorted(map(waiting, given), key=promise)
     glanced = [o for _, _, outline in ordered[:GLANCED] if (o := _refine_once(outline)) is not None]

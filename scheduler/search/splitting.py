@@ -83,7 +83,7 @@ def raised_floors(
             continue
         boxes, others = _lowest(boxes, choices[level])
         parts = boxes.cut(choices[level])
-        parts = parts.taken(_keeping(clauses, parts.made, choices[level].names))
+        parts = parts.taken(_satisfying_boxes(clauses, parts.made, choices[level].names))
         if not len(parts.owner):
             waiting.append((others, level))
             continue
@@ -138,7 +138,7 @@ def _clauses(space: Space) -> dict[str, list[Facts]]:
     return found
 
 
-def _keeping(clauses: Mapping[str, Sequence[Facts]], made: Made, names: Sequence[str]) -> Mask:
+def _satisfying_boxes(clauses: Mapping[str, Sequence[Facts]], made: Made, names: Sequence[str]) -> Mask:
     """Return a mask of the boxes whose new decisions satisfy the constraints, together with the earlier ones."""
     points, count = {name: (values, values) for name, values in made.items()}, len(next(iter(made.values())))
     found = np.ones(count, np.bool_)

@@ -67,7 +67,7 @@ def _as_solved(candidate: Candidate) -> Solved:
 def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[Candidate, ...]:
     """Return the results of descent for the register blocks with the least bounds, cheapest first."""
     found: list[Candidate] = []
-    for option, number in _promising(options, LOOKED_AT * count):
+    for option, number in _blocks_by_bound(options, LOOKED_AT * count):
         start = first_assignment(option.space, option.register_blocks[number])
         if start is not None:
             found.append(descend(candidate_of(option, start), moves, stop))
@@ -76,7 +76,7 @@ def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[
     return tuple(sorted(found, key=lambda c: (c.cost_ns, c.option.number))[:count])
 
 
-def _promising(options: Sequence[OpenOption], count: int) -> Iterator[tuple[OpenOption, int]]:
+def _blocks_by_bound(options: Sequence[OpenOption], count: int) -> Iterator[tuple[OpenOption, int]]:
     """Yield register blocks in the order of their lower bounds."""
     floors = [
         (floor, option.number, place, number)

@@ -133,7 +133,7 @@ class Translator:
         if any(isinstance(part, Add | Max) and not is_whole(part) for part in others):
             return self._of_two(broken, self._keep(times(*others)), factor, paid=paid)
         if isinstance(broken, OverBlocks):
-            return self._often(broken, others, factor)
+            return self._multiply_block_sum(broken, others, factor)
         if _is_number(broken) and all(map(is_whole, others)):
             # One product with the number that holds, instead of one for each of many numbers.
             once = variable(self.model, self._scale_cost(broken, factor, paid=False))
@@ -152,7 +152,7 @@ class Translator:
         most = floor(self.cap_ns * self.scale) + 1 if paid else None
         return multiply_terms(self.model, left, right, most)
 
-    def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> LinearTerm:
+    def _multiply_block_sum(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> LinearTerm:
         """Return the product of a sum over register blocks and other factors: integers, or further such sums."""
         sums = [part for part in others if isinstance(part, OverBlocks) and not is_whole(part)]
         found = self._exact(self._keep(times(*(part for part in others if part not in sums))))

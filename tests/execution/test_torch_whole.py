@@ -35,16 +35,16 @@ def compiled(model: Any) -> Any:
 def patched(around: list[int]) -> Generator[None]:
     """Count the calls of what AOT makes."""
     with pytest.MonkeyPatch.context() as patch:
-        handed_on = dynamo_backend.handed_on
+        call_directly = dynamo_backend.call_directly
 
         def counted(compiled: Any, whole: Any) -> Any:
             def call(*given: Any) -> Any:
                 around.append(1)
                 return compiled(*given)
 
-            return handed_on(call, whole)
+            return call_directly(call, whole)
 
-        patch.setattr(dynamo_backend, "handed_on", counted)
+        patch.setattr(dynamo_backend, "call_directly", counted)
         yield
 
 

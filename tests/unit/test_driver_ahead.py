@@ -76,9 +76,9 @@ def test_other_processes_compile_while_this_one_does(monkeypatch: pytest.MonkeyP
         give(left, process, told)
         both.set()
 
-    give = ahead._give  # pyright: ignore[reportPrivateUsage] - what is given is not shown otherwise
+    give = ahead._send_work  # pyright: ignore[reportPrivateUsage] - what is given is not shown otherwise
     monkeypatch.setattr(ahead, "_compile", slowly)
-    monkeypatch.setattr(ahead, "_give", given)
+    monkeypatch.setattr(ahead, "_send_work", given)
     ahead.compile_ahead(every, jobs=2)
     assert own == every[-1:]
     assert [is_kept(**one) for one in every] == [True, True, True, False]

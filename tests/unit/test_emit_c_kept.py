@@ -14,7 +14,7 @@ from unit.rewriting import shipped
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC, emit_c
-from isamap.emit.c_body import READ_BY_EACH, added_to, find_shared_values, last_uses, read_as_it_lies
+from isamap.emit.c_body import READ_BY_EACH, find_shared_values, last_uses, read_as_it_lies, sum_name
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS
 from isamap.formulate.build import build_problem
 from isamap.ir import F32, Index, bind
@@ -97,8 +97,8 @@ def test_the_last_use_is_said_of_what_several_read_and_not_of_sums() -> None:
 
 
 def test_what_an_instruction_adds_to_is_its_sum() -> None:
-    assert added_to(fma("v0", "v1", "s0"), MACHINE) == "s0"
-    assert added_to(load("v0"), MACHINE) is None
+    assert sum_name(fma("v0", "v1", "s0"), MACHINE) == "s0"
+    assert sum_name(load("v0"), MACHINE) is None
 
 
 def emitted(machine: str, fixed: Mapping[str, int], *, model: bool = False) -> str:

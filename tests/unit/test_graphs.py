@@ -14,7 +14,7 @@ from isamap.plan.graphs import GraphCache, GraphNode, GraphPlan, GraphProblem, K
 from isamap.scheduler.graphs import improving
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Edges, NodeGroup, cones_of, greedily, show_results
-from isamap.scheduler.graphs.improving import WHOLE, ask_apart, better_start, improve_plan, make_plan
+from isamap.scheduler.graphs.improving import WHOLE, ask_apart, choose_start, improve_plan, make_plan
 from isamap.scheduler.graphs.window import Window, WindowPlan, decide
 from isamap.scheduler.process.isolate import warn_of_failure
 from isamap.source import Diagnostic
@@ -208,6 +208,6 @@ def test_a_solver_that_fails_for_one_piece_is_told_of_and_the_others_are_improve
 
 def test_a_search_starts_without_fusion_where_that_is_cheaper_and_has_room() -> None:
     none, greedy = (GraphPlan((0,), NONE, cost, peak) for cost, peak in ((1.0, 64), (2.0, 128)))
-    assert better_start(none, greedy, 128) is none
-    assert better_start(none, greedy, 32) is greedy
-    assert better_start(replace(none, cost_ns=3.0), greedy, 128) is greedy
+    assert choose_start(none, greedy, 128) is none
+    assert choose_start(none, greedy, 32) is greedy
+    assert choose_start(replace(none, cost_ns=3.0), greedy, 128) is greedy

@@ -267,7 +267,7 @@ def test_rows_in_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["keys", "objects"])
 def test_a_pipe_in_the_cache_is_a_miss_and_is_replaced(part: str, tmp_path: Path) -> None:
-    cache = Cache.beneath(tmp_path, "kind")
+    cache = Cache.open_in(tmp_path, "kind")
     path = cache.keep("a" * 64, b"content")
     place = path if part == "objects" else tmp_path / "kind" / "keys" / ("a" * 64)
     place.unlink()

@@ -23,7 +23,7 @@ from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import FIRST_LOOKS, AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.search.candidates import open_options
 from isamap.scheduler.search.greedy import SAME, descend, greedy_candidate, moves
-from isamap.scheduler.search.narrowing import looked_at
+from isamap.scheduler.search.narrowing import refine_outline
 from isamap.source import NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
@@ -235,9 +235,9 @@ def test_a_first_schedule_is_made_of_mappings_of_which_all_copies_are_priced() -
     split = next(o for o in outlines(statement, 0, frame) if o.joined)
     assert split.further is not None
 
-    loaded = looked_at(split, at_once=True)
+    loaded = refine_outline(split, at_once=True)
     assert loaded is not None
-    one, all_ = (looked_at(loaded, at_once=at_once) for at_once in (False, True))
+    one, all_ = (refine_outline(loaded, at_once=at_once) for at_once in (False, True))
 
     assert one is not None
     assert one.is_priced_in_part

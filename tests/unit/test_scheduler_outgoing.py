@@ -11,7 +11,7 @@ from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile, usable_bytes
-from isamap.scheduler.effects.copying import out_and_back
+from isamap.scheduler.effects.copying import round_trip_time
 
 PROBLEM = gemm(64, 8192, 8192)
 ALL_BYTES = 8192 * 8192 * 4
@@ -23,7 +23,7 @@ def moved_ns(columns: int, rows: int, problem: Problem = PROBLEM, home: str = ""
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     b = with_fields(next(o for o in option.operands if o.name == "b"), homes=(home,))
     blocks = {"nest0.block.n": columns, "nest0.block.k": rows}
-    return float(evaluate(out_and_back(tiling, b, problem, [], Const(1), usable_bytes), blocks))
+    return float(evaluate(round_trip_time(tiling, b, problem, [], Const(1), usable_bytes), blocks))
 
 
 def test_a_block_that_stays_in_the_nearest_cache_goes_nowhere() -> None:
@@ -65,7 +65,7 @@ def results_ns(rows: int, columns: int, summed: int, stage_home: str = "") -> fl
     made = {"nest0.block.m": rows, "nest0.block.n": columns, "nest0.block.k": summed}
     made |= {"nest0.stage.a": 0, "nest0.stage.b": 0, "nest0.stage.c": 1}
     made |= {"nest0.order.m.n": 0, "nest0.order.m.k": 0, "nest0.order.n.k": 1}
-    return float(evaluate(out_and_back(tiling, c, PROBLEM, [], Const(1), usable_bytes), made))
+    return float(evaluate(round_trip_time(tiling, c, PROBLEM, [], Const(1), usable_bytes), made))
 
 
 def test_results_whose_sum_reads_more_than_caches_hold_go_to_memory_and_come_back() -> None:

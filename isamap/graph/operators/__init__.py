@@ -8,7 +8,7 @@ from itertools import chain
 from isamap.graph.operators.aten import ATEN
 from isamap.graph.operators.convolutions import CONVOLUTIONS
 from isamap.graph.operators.data_movement import LAYOUT
-from isamap.graph.operators.elementwise import ELEMENTWISE, OWN, Lowered, looked_up
+from isamap.graph.operators.elementwise import ELEMENTWISE, OWN, Lowered, look_up_bytes
 from isamap.graph.operators.fixed import FIXED
 from isamap.graph.operators.indexing import INDEXING
 from isamap.graph.operators.norms import NORMS
@@ -48,6 +48,6 @@ OPERATORS: Mapping[str, Mapping[str, Lowered]] = {
     "": STANDARD,
     "aten": ATEN,
     "com.microsoft": {**COMBINED, **OF_RUNTIMES},
-    "isamap": {**OWN, **BYTES, **SUMS, "Lookup": lambda o: looked_up(o, o[0], o[1])},
+    "isamap": {**OWN, **BYTES, **SUMS, "Lookup": lambda o: look_up_bytes(o, o[0], o[1])},
 }
 """The operators by their domain."""

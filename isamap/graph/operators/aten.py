@@ -208,11 +208,11 @@ def _value_of(o: Applied, given: Sequence[TextTerm], promoted: str, result: str)
     match _entry(o.node.op):
         case Formula(template, kinds, is_truth):
             compared = promoted if is_truth else result
-            inside = _inside(kinds, compared)
+            inside = _computed_type(kinds, compared)
             texts = [cast(cast(t, compared) if is_truth else t, inside).text for t in given]
             return cast(TextTerm(template.format(*texts), "bool" if is_truth else inside), result)
         case Optioned(_, options, made, kinds):
-            inside = _inside(kinds, result)
+            inside = _computed_type(kinds, result)
             texts = [cast(t, inside).text for t in given]
             found = {name: o.attribute(name, default) for name, default in options}
             return cast(TextTerm(made(texts, found.__getitem__, inside), inside), result)
@@ -223,7 +223,7 @@ def _value_of(o: Applied, given: Sequence[TextTerm], promoted: str, result: str)
             return cast(given[0], result)
 
 
-def _inside(kinds: str, dtype: str) -> str:
+def _computed_type(kinds: str, dtype: str) -> str:
     """Return the type in which an operation is computed. Raises: NotTaken."""
     is_float = DTYPES[dtype].is_float
     fits = {"float": is_float, "number": dtype != "bool", "any": True, "whole": not is_float}

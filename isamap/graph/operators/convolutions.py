@@ -42,7 +42,7 @@ def convolve(
     (c, *taps), inner = axes_of((channels, *found.window), "r")
     of_image, of_result = _several(groups, channels), _several(groups, filters)
     is_last = bool(x.order) if groups > 1 and not _several(channels, filters) else filters >= LEAST_LANES
-    image = text.read(_apart(x, of_image))
+    image = text.read(_split_channels(x, of_image))
     every = w.shaped((*_several(groups, filters, channels), *found.window))
     kernels = text.read(
         o.making.laid(every, _filters_order(every.rank, len(of_result), len(taps)) if is_last else ())
@@ -54,7 +54,7 @@ def convolve(
     loops = result.loops(at)
     point, other = (None if is_zero(p) else p for p in points)
     zero = "0" if point is None else element(text, point.shaped(()), ()).text
-    if point is not None and other is None and (onto := _taken_out(point, w, bias)) is not None:
+    if point is not None and other is None and (onto := _zero_point_term(point, w, bias)) is not None:
         bias, point = onto, None
     start = (
         "0" if bias is None else cast(text.read(bias.shaped(of_result)).term(_name_axes(g, k)), inside).text
@@ -76,10 +76,10 @@ def convolve(
         other = other.shaped(()) if other.count == 1 else other.shaped((groups, filters))
         right = f"({right} - {cast(element(text, other, [g, k] if other.rank else []), inside).text})"
     text.loop({**loops, **inner}, f"{total.at(at)} += {left} * {right};")
-    return _together(round_sums(text, total, result), len(of_result), order)
+    return _merge_channels(round_sums(text, total, result), len(of_result), order)
 
 
-def _taken_out(point: Value, w: Value, bias: Value | None) -> Value | None:
+def _zero_point_term(point: Value, w: Value, bias: Value | None) -> Value | None:
     """Return a bias minus the image's zero point times the sum of each filter, or None if one is unknown.
 
     Products are then of bytes as they lie, which machines multiply. Taps beyond the image read the zero point.
@@ -110,7 +110,7 @@ def _name_axes(*names: str) -> tuple[str, ...]:
     return tuple(name for name in names if name != "0")
 
 
-def _apart(x: Value, parts: tuple[int, ...]) -> Value:
+def _split_channels(x: Value, parts: tuple[int, ...]) -> Value:
     """Return an image whose channel axis is split into these parts, without moving elements."""
     more = len(parts) - 1
     places = [tuple(range(1, 1 + len(parts))) if n == 1 else (n + more if n else 0,) for n in x.order]
@@ -118,7 +118,7 @@ def _apart(x: Value, parts: tuple[int, ...]) -> Value:
     return replace(x, order=()).shaped((x.shape[0], *parts, *x.shape[2:])).ordered(order)
 
 
-def _together(y: Value, parts: int, order: tuple[int, ...]) -> Value:
+def _merge_channels(y: Value, parts: int, order: tuple[int, ...]) -> Value:
     """Return a result with its channel axes merged as axis 1, given the order in which it was written."""
     shape = (y.shape[0], prod(y.shape[1 : 1 + parts]), *y.shape[1 + parts :])
     return replace(y, order=()).shaped(shape).ordered(_last(1, len(shape) - 2) if order else ())

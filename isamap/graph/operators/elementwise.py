@@ -93,7 +93,7 @@ def _of_one_type(o: Applied) -> tuple[Value, ...]:
     return values
 
 
-def looked_up(o: Applied, x: Value, table: Value) -> Value:
+def look_up_bytes(o: Applied, x: Value, table: Value) -> Value:
     """Return, for each byte, its element in a table of 256, which starts at the smallest byte."""
     low = DTYPES[x.dtype].low
     text = o.text()
@@ -112,8 +112,8 @@ def of_bytes(o: Applied, x: Value, through: Callable[[Value], Value]) -> Value:
         mark, low = o.making.mark(), DTYPES[x.dtype].low
         table = through(known_value(np.arange(low, low + 256), x.dtype))
         if table.known is not None and table.dtype:
-            return looked_up(o, x, table)
-        o.making.back_to(mark)
+            return look_up_bytes(o, x, table)
+        o.making.drop_after(mark)
     return through(x)
 
 
@@ -125,7 +125,7 @@ def decode_numbers(o: Applied, value: Value) -> Value:
     if value.dtype in ("i2", "u2"):
         known = convert_stored(value.known) if value.known is not None else None
         return replace(value, dtype=stored_type(value.dtype), known=known)
-    return looked_up(o, replace(value, dtype="u8"), known_value(_numbers(value.dtype, 256), "f32"))
+    return look_up_bytes(o, replace(value, dtype="u8"), known_value(_numbers(value.dtype, 256), "f32"))
 
 
 def _numbers(dtype: str, count: int) -> Array:

@@ -85,7 +85,7 @@ def multiply_matrices(
         if of_left.known is not None and of_left.count == 1 and (onto is None or onto.known is not None):
             onto = known_start(right.known, of_left.known, onto)
         else:
-            start = _taken_out(text, (left, right), of_left, at, k)
+            start = _zero_point_term(text, (left, right), of_left, at, k)
         of_left = None
     if onto is not None:
         summand = cast(element(text, onto, at), inside).text
@@ -129,7 +129,7 @@ def known_start(weights: Array, point: Array, onto: Value | None) -> Value:
     return Value.of(start.astype(np.int32))
 
 
-def _taken_out(
+def _zero_point_term(
     text: KernelText, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str
 ) -> str:
     """Return the correction for a left zero point: it is multiplied by the sum of a column of known weights.

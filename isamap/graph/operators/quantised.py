@@ -152,8 +152,8 @@ def requantise_sums(
 
     Scales and the offset may differ along an axis.
     """
-    scaled = tuple(_along(scale, total.rank, axis) for scale in scales if scale is not None)
-    more = () if offset is None else (_along(offset, total.rank, axis),)
+    scaled = tuple(_fit_axis(scale, total.rank, axis) for scale in scales if scale is not None)
+    more = () if offset is None else (_fit_axis(offset, total.rank, axis),)
     known = [value.known.astype(np.float64) for value in (*scaled, *more) if value.known is not None]
     if len(known) == len(scaled) + len(more):
         by = known[2] if len(scaled) > 2 else 1.0
@@ -169,7 +169,7 @@ def requantise_sums(
         found = f"{value} * {factor}{plus}"
         return found if zero is None else _plus(f"round({found}, even)", terms[-1])
 
-    point = () if zero is None else (_in_f32(_along(zero, total.rank, axis)),)
+    point = () if zero is None else (_in_f32(_fit_axis(zero, total.rank, axis)),)
     return o.formed(form, (total, *scaled, *more, *point), "f32" if zero is None else zero.dtype, "f32")
 
 
@@ -178,7 +178,7 @@ def _in_f32(zero: Value) -> Value:
     return Value.of(zero.known.astype(np.float32)) if zero.known is not None else zero
 
 
-def _along(value: Value, rank: int, axis: int) -> Value:
+def _fit_axis(value: Value, rank: int, axis: int) -> Value:
     """Return one number for all elements, or one for each position of an axis."""
     if value.count == 1:
         return value.shaped(())
@@ -188,7 +188,7 @@ def _along(value: Value, rank: int, axis: int) -> Value:
 def _linear_matmul(o: Applied) -> Value:
     total = multiply_matrices(o, o[0], o[3], _sum_type(o[0]), (o[2], o[5]))
     rows = max(0, total.rank - 2)
-    scale, result, zero = (v and _along(v, total.rank, rows) for v in (o[1], o.optional(6), o.optional(7)))
+    scale, result, zero = (v and _fit_axis(v, total.rank, rows) for v in (o[1], o.optional(6), o.optional(7)))
     assert scale is not None
     return requantise_sums(o, total, (scale, o[4], result), zero, total.rank - 1)
 

@@ -145,7 +145,7 @@ class _Writer:
             linked = self._link_lanes(group, second) if exact else None
             if exact and linked is None:
                 self.is_exact = False
-            parts.append(linked or self._together(group, second))
+            parts.append(linked or self._equal_lanes_condition(group, second))
         parts += self._ranges(second)
         if None in parts or None in differ:
             return None
@@ -197,7 +197,7 @@ class _Writer:
             total = total * extent.substitute(self.bindings) + Index.of(axis)
         return total
 
-    def _together(self, group: AxisGroup, second: Mapping[str, str]) -> str:
+    def _equal_lanes_condition(self, group: AxisGroup, second: Mapping[str, str]) -> str:
         """Return the constraint that two lanes are equal if and only if their iterations are."""
         own = _all([f"{self.name(a)} = {self.name(second[a])}" for a in group.instruction_axes])
         theirs = _all([f"{self.name(x)} = {self.name(second[x])}" for x in group.kernel_axes])

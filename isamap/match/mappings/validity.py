@@ -296,7 +296,7 @@ def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpa
     required = _rows([i.substitute(runs) for i in sides.required], axes)
     if given is None or required is None or any(step.value is None for row in given for step in row):
         return False
-    return _follow(required, given, len(axes))
+    return _are_combinations(required, given, len(axes))
 
 
 def _is_spanned_between(
@@ -331,19 +331,19 @@ def _is_spanned_between(
     given, required = rows(sides.given, other.given), rows(sides.required, other.required)
     if given is None or required is None or any(s.value is None for row in given for s in row[:-1]):
         return False
-    return _follow(required, given, len(names))
+    return _are_combinations(required, given, len(names))
 
 
-def _follow(required: list[Row], given: list[Row], columns: int) -> bool:
+def _are_combinations(required: list[Row], given: list[Row], columns: int) -> bool:
     """Return whether rows are linear combinations of the given rows. Given steps are numbers."""
     left, pivots = given, list[tuple[int, Row]]()
     for column in range(columns):
         pivot = next((r for r in left if r[column].terms), None)
         if pivot is not None:
-            left = [_without(r, column, pivot) for r in left if r is not pivot]
+            left = [_eliminate(r, column, pivot) for r in left if r is not pivot]
             pivots.append((column, pivot))
     for column, pivot in pivots:
-        required = [_without(r, column, pivot) for r in required]
+        required = [_eliminate(r, column, pivot) for r in required]
     return not any(step.terms for row in required for step in row)
 
 
@@ -358,6 +358,6 @@ def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | Non
     return found
 
 
-def _without(row: Row, column: int, pivot: Row) -> Row:
+def _eliminate(row: Row, column: int, pivot: Row) -> Row:
     """Return a linear combination of two rows in which `column` is 0."""
     return tuple(a * pivot[column] - row[column] * b for a, b in zip(row, pivot, strict=True))

@@ -153,11 +153,11 @@ def _through_buffers(
     extents = {} if tile is None else {a.name: a.extent.value for a in tile.axes}
     choice = _MemoryChoice(copy, cells, 1 + len(others), search, held)
     for cut in [()] if held else cuts(copy.value, cells):
-        own = [*kinds, *((made_at(copy.value, cells, depth).dtype, acc.cell_shape) for depth in cut)]
+        own = [*kinds, *((subexpression_at(copy.value, cells, depth).dtype, acc.cell_shape) for depth in cut)]
         kept = [*wholes, *(None for _ in cut)]
         for memories in product(*choice.of_buffers(cut)):
             buffers = tuple(
-                _between(memory, dtype, shape, search, whole)
+                _scratchpad_buffer(memory, dtype, shape, search, whole)
                 for memory, (dtype, shape), whole in zip(memories, own, kept, strict=True)
             )
             if any(
@@ -249,7 +249,7 @@ def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, t
     return None if extent is None else (own[0].name, (-(-extent // own[0].tile) * own[0].tile,))
 
 
-def _between(
+def _scratchpad_buffer(
     memory: str,
     dtype: DType,
     shape: tuple[int, ...],
@@ -394,7 +394,7 @@ def through(
     }
     brought = tuple(Copy(place, read, find_counters(read, copy)) for read, place in here.items())
     value = map_reads(copy.value, lambda read: here.get(read, read))
-    dtypes = [*(made_at(value, cells, depth).dtype for depth in cut), copy.target.dtype]
+    dtypes = [*(subexpression_at(value, cells, depth).dtype for depth in cut), copy.target.dtype]
     behind = [*places[1 + len(others) :], places[0]]
     filled = [
         Read(name, (at, *own[0].index[1:]), dtype) for (name, at), dtype in zip(behind, dtypes, strict=True)
@@ -426,7 +426,7 @@ Cut = tuple[int, ...]
 
 def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
     """Yield the ways to split an epilogue of `buffer` into consecutive parts, the fewest parts first."""
-    below = [depth for depth, node in enumerate(_way_down(value, buffer)) if not isinstance(node, Read)]
+    below = [depth for depth, node in enumerate(_path_to_buffer(value, buffer)) if not isinstance(node, Read)]
     for size in range(MOST_CUTS + 1):
         for chosen in combinations(below[1:], size):
             yield tuple(reversed(chosen))
@@ -434,7 +434,7 @@ def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
 
 def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) -> tuple[Expr, ...]:
     """Return the parts of a value in execution order. Each later part reads the previous result from `between`."""
-    way, found = _way_down(value, buffer), list[Expr]()
+    way, found = _path_to_buffer(value, buffer), list[Expr]()
     inner = None
     for depth, read in zip((*cut, 0), (*between, None), strict=True):
         part = way[depth]
@@ -443,15 +443,15 @@ def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) 
     return tuple(found)
 
 
-def made_at(value: Expr, buffer: str, depth: int) -> Expr:
+def subexpression_at(value: Expr, buffer: str, depth: int) -> Expr:
     """Return the subexpression on the path to the buffer's element, at `depth` below the root."""
-    return _way_down(value, buffer)[depth]
+    return _path_to_buffer(value, buffer)[depth]
 
 
-def _way_down(value: Expr, buffer: str) -> list[Expr]:
+def _path_to_buffer(value: Expr, buffer: str) -> list[Expr]:
     """Return the expressions from the root to the buffer's element. The list ends where several operands read it."""
     within = [child for child in parts_of(value) if _is_made_of(child, buffer)]
-    return [value, *(_way_down(within[0], buffer) if len(within) == 1 else ())]
+    return [value, *(_path_to_buffer(within[0], buffer) if len(within) == 1 else ())]
 
 
 def _with(value: Expr, buffer: str, depth: int, new: Read) -> Expr:

@@ -259,7 +259,7 @@ def _assignment_moves(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, .
     if found is None or found.instruction != tile.mapping.instruction:
         said = f"{found.instruction} writes {target.buffer} sooner" if found is not None else None
         if said is None and not search.is_addressable(tile.pattern.output.memory or ""):
-            return _around_register(tile, result, target, search)
+            return _moves_at_registers(tile, result, target, search)
         if said is None and search.is_addressable(result.memory) and not search.holds_arrays(result.memory):
             said = explain_missing_move(result, tile, search)
         said = said or f"{tile.mapping.instruction} does not write {target.buffer} in place"
@@ -275,7 +275,7 @@ def _assignment_moves(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, .
     return ((moved_by(result, kind, chain),), (written,))
 
 
-def _around_register(
+def _moves_at_registers(
     tile: Tile, result: OperandTile, target: Read, search: MoveSearch
 ) -> tuple[tuple[Movement, ...], ...]:
     """Return the loads before, or the stores after, an instruction between registers."""

@@ -52,13 +52,13 @@ def tiles_move(
     rows = {name: Index.of(f"#{name}") for name in windows if tile.axis(name).tile == 1}
     apart = rows if windows else dict.fromkeys(operand.axes, contiguous)
     for axis in (a.name for a in tile.axes if a.name in apart):
-        found = _along(operand, tile, axis, home, apart[axis], search)
+        found = _move_along(operand, tile, axis, home, apart[axis], search)
         if found is not None and found.move.cost_ns < CHEAPER * best.move.cost_ns:
             best = found
     return best
 
 
-def _along(
+def _move_along(
     operand: OperandTile, tile: Tile, axis: str, home: str, distance: Index, search: MoveSearch
 ) -> TilesMove | None:
     """Return the move of all whole tiles along an axis, or None if the extent is unknown or there is one tile.

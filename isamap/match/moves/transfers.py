@@ -73,17 +73,17 @@ def _search_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch
             count = counts[counter].value
             if count is None or count % width:
                 continue
-            found = _along(copy, counter, width, register, search)
+            found = _store_run(copy, counter, width, register, search)
             if found is not None and (best is None or found.cost_ns < best.cost_ns):
                 best = found
     if best is not None:
         return best
     one = LoadRequest(copy.value, "", copy.value.dtype, (), ())
     single = find_operand_store(search, copy.target, copy.value, "", None, one)
-    return Transfer(None, 1, single) if single is not None else _alone(copy, search)
+    return Transfer(None, 1, single) if single is not None else _store_one_element(copy, search)
 
 
-def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
+def _store_one_element(copy: Copy, search: MoveSearch) -> Transfer | None:
     """Return the cheapest store of one element from the first lane of a register, or None."""
     target, value = _over_lanes(copy.target), map_reads(copy.value, _over_lanes)
     ways = (
@@ -106,7 +106,7 @@ def transfer_ns(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> 
     return None if found is None else found.cost_ns
 
 
-def _along(copy: Copy, counter: str, width: int, register: int, search: MoveSearch) -> Transfer | None:
+def _store_run(copy: Copy, counter: str, width: int, register: int, search: MoveSearch) -> Transfer | None:
     """Return the store of `width` consecutive elements along a counter, or None."""
     lanes = {counter: Index.of(counter) + LANE}
     target = substitute_expr(copy.target, lanes)

@@ -154,7 +154,7 @@ def try_pieces(
         lengths, masked = extents_of(piece, params)
         box = None if masked else box_of(piece.target.index[0], piece.axes, lengths, used)
         if box is None and not masked and len(pieces) == 1:
-            box = _around(piece, lengths, used)
+            box = _written_lanes(piece, lengths, used)
         if box is None:
             return None
         boxes.append(box)
@@ -186,7 +186,7 @@ def try_pieces(
     )
 
 
-def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> LaneBox | None:
+def _written_lanes(piece: Pattern, lengths: dict[str, int], used: Lanes) -> LaneBox | None:
     """Return all lanes that a piece writes, or None if they do not include the used ones."""
     whole = box_of(piece.target.index[0], piece.axes, lengths, ALL_LANES)
     return replace(whole, full=False) if whole is not None and used <= whole.lanes else None

@@ -60,12 +60,12 @@ def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
             constants = [p for p in parts if p is not None]
             if len(constants) == len(parts):
                 return _value(Call(op, tuple(constants), expr.dtype, expr.mode))
-            return _absorb(expr, parts, finite=finite)
+            return _fold_absorbing(expr, parts, finite=finite)
         case _:
             assert_never(expr)
 
 
-def _absorb(call: Call, parts: list[Const | None], *, finite: bool) -> Const | None:
+def _fold_absorbing(call: Call, parts: list[Const | None], *, finite: bool) -> Const | None:
     """Return the result of a call if one argument determines it for all values of the others, or None."""
     dtype = call.dtype
     exact = not dtype.is_float or finite

@@ -326,7 +326,7 @@ def refuse_elements(case: Pair) -> Failure | None:
 def _overlap(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
     assert case.pattern is not None
     target = case.statement.assign.target
-    required = _apart(case, mapping)
+    required = _disjointness_constraints(case, mapping)
     mine = print_expr(case.pattern.target)
     message = (
         f"would write elements of `{print_expr(target)}` twice in one issue, where `{mine}` are different"
@@ -342,7 +342,7 @@ def _overlap(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
     return Failure("output-overlap", message, target.span, case.pattern.target.span, edit, edits)
 
 
-def _apart(case: Pair, mapping: Mapping) -> tuple[str, ...]:
+def _disjointness_constraints(case: Pair, mapping: Mapping) -> tuple[str, ...]:
     """Return size constraints under which iterations of an issue share no element: `R <= s` for `Y[p*s + r]`."""
     inside = {k for g in mapping.groups for k in g.kernel_axes}
     found: list[str] = []

@@ -234,7 +234,7 @@ def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
             return (*outside, *inside) if outside is not None and inside is not None else None
         case Cast(value), _:
             inner = fitting_casts(value, subject)
-            return None if inner is None else _around(subject, pattern.dtype, pattern.mode, inner)
+            return None if inner is None else _add_cast(subject, pattern.dtype, pattern.mode, inner)
         case _:
             return () if pattern == subject else None
 
@@ -271,7 +271,7 @@ def _unwrap_cast(outer: Expr, inner: Expr) -> Edits | None:
     return (Edit(before, ""), Edit(Span(source, inner.span.end, outer.span.end), ""))
 
 
-def _around(subject: Expr, dtype: DType, mode: str, inner: Edits) -> Edits | None:
+def _add_cast(subject: Expr, dtype: DType, mode: str, inner: Edits) -> Edits | None:
     """Return the edits that put a cast around an edited expression."""
     name = dtype.name if mode == "exact" else f"{mode}_{dtype}"
     if not inner:

@@ -385,7 +385,7 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Failure:
     """Return the failure that one operand would have to be two different elements."""
     mine = reads(pattern)
     twice = next((r for r in mine if mine.count(r) > 1), None)
-    name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))
+    name, theirs = ("", []) if twice is None else (twice.buffer, _subjects(pattern, subject, twice))
     words = f"takes {name or 'one operand'} twice in `{print_expr(pattern)}`, where the statement has two"
     if len(theirs) < 2:
         return Failure("operand-twice", words, subject.span, pattern.span)
@@ -398,7 +398,7 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Failure:
     return Failure("operand-twice", words, second.span, pattern.span, edit, edits)
 
 
-def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
+def _subjects(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
     """Return the expressions that an operand read at `required` would have, with operands in written order."""
     match pattern:
         case Read():
@@ -407,7 +407,7 @@ def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
             mine, theirs = parts_of(pattern), parts_of(subject)
             if len(mine) != len(theirs):
                 return []
-            return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, required)]
+            return [e for p, s in zip(mine, theirs, strict=True) for e in _subjects(p, s, required)]
 
 
 CONDITIONS: tuple[Callable[[Pair], Failure | None], ...] = (

@@ -23,7 +23,7 @@ def beginning_of(name: str, machine: Machine) -> str | None:
         return None
     for item in machine.instructions.values():
         other = item.instruction
-        if _begins(other, own.instruction, own.statement):
+        if _zeroes_first(other, own.instruction, own.statement):
             return other.name
     return None
 
@@ -41,7 +41,7 @@ def initial_load(first: OperandTile, search: MoveSearch) -> OperandMove | None:
     return found if isinstance(found, OperandMove) else None
 
 
-def _begins(other: Instruction, own: Instruction, summed: Statement) -> bool:
+def _zeroes_first(other: Instruction, own: Instruction, summed: Statement) -> bool:
     """Return whether `other` sets the result to 0 and then does what `own`, with the statement `summed`, does."""
     found = statements(other)
     if len(found) != 2 or other.params != own.params or other.where != own.where:

@@ -594,11 +594,11 @@ def _check_pieces(
             "schedule-tiling",
             f"{where}: these pieces do not compose every remainder up to {whole}, each used at most once",
             notes=(f"they are multiples of {axis.tile} and end with it; each is at most twice the next one",),
-            help=f"write `rest {' '.join(map(str, halves(whole, axis.tile)))}`",
+            help=f"write `rest {' '.join(map(str, piece_sizes(whole, axis.tile)))}`",
         )
 
 
-def halves(whole: int, tile: int) -> tuple[int, ...]:
+def piece_sizes(whole: int, tile: int) -> tuple[int, ...]:
     """Return the fewest piece sizes that combine to every number of tiles up to `whole` elements: powers of two."""
     found = [tile]
     while 2 * found[-1] <= whole:

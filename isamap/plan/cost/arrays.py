@@ -80,7 +80,7 @@ def _evaluate_batch(cost: Cost, batch: _Batch) -> Some:
         case Add(parts):
             found = reduce(PLUS, [_evaluate_batch(part, batch) for part in parts])
         case Threshold(load, limit, below, above):
-            found = _beyond(_evaluate_batch(load, batch) > limit, below, above, batch)
+            found = _choose_cost(_evaluate_batch(load, batch) > limit, below, above, batch)
         case Max(parts):
             found = reduce(_larger, [_evaluate_batch(part, batch) for part in parts])
         case CeilDiv(dividend, divisor):
@@ -104,7 +104,7 @@ def _take_branches(decision: str, branches: tuple[tuple[int, Cost], ...], batch:
     found: Some = nan
     left = values.size
     for key, part in branches:
-        taking, count = _takers(decision, key, batch)
+        taking, count = _assignments_with(decision, key, batch)
         if count:
             own = _evaluate_batch(part, batch)
             # The first one stands for all, until the others have theirs.
@@ -115,7 +115,7 @@ def _take_branches(decision: str, branches: tuple[tuple[int, Cost], ...], batch:
     return found
 
 
-def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_], int]:
+def _assignments_with(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_], int]:
     """Return a mask and the count of the assignments in which a decision has a given value."""
     found = batch.takers.get((decision, value))
     if found is None:
@@ -124,7 +124,7 @@ def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_]
     return found
 
 
-def _beyond(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
+def _choose_cost(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
     """Return `above` or `below` for each assignment. A cost that no assignment needs is not evaluated."""
     if isinstance(exceeds, bool):
         return _evaluate_batch(above if exceeds else below, batch)

@@ -101,7 +101,7 @@ def _bound_cost(cost: Cost, spans: _Spans) -> Numbers:
         case CeilDiv(dividend, divisor):
             found = np.ceil(_bound_cost(dividend, spans) / _bound_cost(divisor, spans)[::-1])
         case Cases(decision, branches):
-            found = _any_of(decision, branches, spans)
+            found = _bounds_of_branches(decision, branches, spans)
         case Threshold(load, limit, below, above):
             under, over = _bound_cost(below, spans), _bound_cost(above, spans)
             found = np.where(_bound_cost(load, spans) > limit, over, under)
@@ -113,7 +113,7 @@ def _bound_cost(cost: Cost, spans: _Spans) -> Numbers:
     return found
 
 
-def _any_of(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) -> Numbers:
+def _bounds_of_branches(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) -> Numbers:
     """Return the bounds over all branches that a decision may select."""
     is_decided = len(spans.boxes[decision]) == 1
     found = NOWHERE
@@ -123,15 +123,15 @@ def _any_of(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) 
             continue
         own = _bound_cost(part, spans)
         if inside is True:
-            found = own if found is NOWHERE else _either(found, own)
+            found = own if found is NOWHERE else _enclose(found, own)
         elif is_decided or found is NOWHERE:  # no other branch is left where this one is
             found = np.where(inside, own, found)
         else:
-            found = _either(found, np.where(inside, own, NOWHERE))
+            found = _enclose(found, np.where(inside, own, NOWHERE))
     return found
 
 
-def _either(one: Numbers, other: Numbers) -> Numbers:
+def _enclose(one: Numbers, other: Numbers) -> Numbers:
     """Return bounds that enclose both."""
     return np.concatenate((np.minimum(one[:1], other[:1]), np.maximum(one[-1:], other[-1:])))
 

@@ -71,15 +71,15 @@ def kernel_lines(text: str, kernel: Kernel, nests: Sequence[LinkedNest]) -> tupl
     copies = {
         operand.span.line: names
         for operand in kernel.operands
-        if operand.span is not None and (names := once(tuple(_copies_of(operand.name, nests))))
+        if operand.span is not None and (names := distinct(tuple(_copies_of(operand.name, nests))))
     }
     found: list[SubjectLine] = []
     start = 0
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         bare = line.rstrip("\r\n")
         pieces = tuple(_marks_in(start, start + len(bare), marks))
-        names = once((*copies.get(number, ()), *(name for mark in pieces for name in mark.own)))
-        around_it = once((*names, *(name for mark in pieces for name in mark.inside)))
+        names = distinct((*copies.get(number, ()), *(name for mark in pieces for name in mark.own)))
+        around_it = distinct((*names, *(name for mark in pieces for name in mark.inside)))
         found.append(SubjectLine(bare, names, around_it, pieces))
         start += len(line)
     return tuple(found)
@@ -101,7 +101,7 @@ def _marks_in(
     """Yield the marks, or parts of them, on a line between two offsets."""
     for (first, last), (own, inside) in sorted(marks.items()):
         if first < end and start < last:
-            yield Mark(max(first, start) - start, min(last, end) - start, once(own), once(inside))
+            yield Mark(max(first, start) - start, min(last, end) - start, distinct(own), distinct(inside))
 
 
 def _over(axis: str, loop: Loop, nest: LinkedNest) -> Names:
@@ -152,7 +152,7 @@ def schedule_lines(text: str, nests: Sequence[LinkedNest]) -> tuple[SubjectLine,
             own = scopes.pop()
         elif words.endswith("{"):
             scopes.append(own)
-        found.append(SubjectLine(line, own, once((*around, *own))))
+        found.append(SubjectLine(line, own, distinct((*around, *own))))
         nest = nest if scopes else None
     return tuple(found)
 
@@ -176,7 +176,7 @@ def _link_names(words: str, nest: LinkedNest, counts: dict[str, int]) -> Names:
             return (".".join((nest.key, word, *of)),)
 
 
-def once(names: Sequence[str]) -> Names:
+def distinct(names: Sequence[str]) -> Names:
     """Return the names in order without repetitions."""
     return tuple(dict.fromkeys(names))
 
@@ -260,7 +260,7 @@ class _Code:
         return SubjectLine(line, own, inside)
 
     def _path(self, last: Names) -> Names:
-        return once((*self.inside, *(name for scope in self.scopes for name in scope.own), *last))
+        return distinct((*self.inside, *(name for scope in self.scopes for name in scope.own), *last))
 
     def _open_scope(self, words: str) -> _Scope:
         last = self.scopes[-1]

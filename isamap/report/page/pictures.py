@@ -22,8 +22,8 @@ from isamap.report.picture import (
     colour,
     fitting,
     label_bar,
+    stripe_bar,
     stripes,
-    told_apart,
     words,
 )
 from isamap.report.roofline import roofline_picture
@@ -345,7 +345,7 @@ def _legend(window: _Window, top: float) -> Iterator[str]:
     for number, label in enumerate(window.timeline.labels):
         x, y = LEFT + LEGEND * (number % BESIDE), top + LEGEND_ROW * (number // BESIDE)
         yield box(x, y - 10, 12, 12, "bar", colour(number))
-        yield from told_apart(number, window.name, (x, y - 10, 12, 12))
+        yield from stripe_bar(number, window.name, (x, y - 10, 12, 12))
         yield words(x + 18, y, label, "small")
 
 
