@@ -93,10 +93,7 @@ def pairs(rows: Sequence[Row], figures: str) -> list[tuple[float, float]]:
 
 
 def spearman(found: Sequence[tuple[float, float]]) -> float | None:
-    """Return Spearman's rank correlation, or None if all values of one side are equal.
-
-    None if one of the two is the same everywhere.
-    """
+    """Return Spearman's rank correlation, or None if all values of one side are equal."""
     left, right = (_ranks([pair[side] for pair in found]) for side in (0, 1))
     mean_l, mean_r = mean(left), mean(right)
     both = sum((a - mean_l) * (b - mean_r) for a, b in zip(left, right, strict=True))

@@ -102,10 +102,7 @@ class Portfolio:
     )  # fmt: skip
 
     def libraries(self) -> tuple[Library, ...] | None:
-        """Return the libraries to compare with, or None if none are requested.
-
-        Raises: UsageProblem, SpecProblem.
-        """
+        """Return the libraries to compare with, or None if none are requested. Raises: UsageProblem, SpecProblem."""
         if not self.portfolio:
             if self.files:
                 said = "`--library` describes a library for `--portfolio`, which is not given"

@@ -125,10 +125,7 @@ def problem_in(
     sizes: Mapping[str, int | Range],
     matches: Sequence[Matches],
 ) -> Problem:
-    """Return the problem of a canonical kernel to the requested extent, given its matches.
-
-    Raises: NoMapping.
-    """
+    """Return the problem of a canonical kernel to the requested extent, given its matches. Raises: NoMapping."""
     if not isinstance(extent, str) or extent == "whole":
         named = None if extent == "whole" else extent
         return build_problem(kernel, machine, sizes, request.threads, request.packed, named, matches)

@@ -96,10 +96,7 @@ def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: 
 
 
 def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
-    """Return an upper bound on the share of busy lanes, such as 1/16 if an axis of length 16 is unused, or None.
-
-    None if nothing is known.
-    """
+    """Return an upper bound on the share of busy lanes, such as 1/16 if an axis of length 16 is unused, or None."""
     lengths = [a.extent.value for a in pattern.axes if a.name in mapping.empty]
     return 1 / prod(n for n in lengths if n) if any(lengths) else None
 

@@ -211,10 +211,7 @@ def _adding(assign: Assign) -> Expr | None:
 
 
 def condition_of_reads(kernel: Kernel, statement: Statement) -> Expr | None:
-    """Return the condition on its axes under which elements of a statement's target are read, or None.
-
-    None if it is not known.
-    """
+    """Return the condition on its axes under which elements of a statement's target are read, or None."""
     target = statement.assign.target
     looking = [s for s in statements(kernel) if any(r.buffer == target.buffer for r in reads(s.assign.value))]
     if kernel.operand(target.buffer).role != "temp" or len(looking) != 1:

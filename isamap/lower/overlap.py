@@ -149,10 +149,7 @@ def _at_first(nest: Nest, prefetch: Prefetch, scope: NestScope, hosts: Hosts) ->
 
 
 def _by_rows(nest: Nest, prefetch: Prefetch, scope: NestScope, trips: Hosts) -> DividedWork | None:
-    """Return a prefetch of row pieces interleaved with the loop over rows inside `hold`, or None without one.
-
-    Return None if there is no such loop.
-    """
+    """Return a prefetch of row pieces interleaved with the loop over rows inside `hold`, or None without one."""
     hold = nest.schedule.hold
     counting = [(number, count) for number, count in trips if number >= hold and count.value != 1]
     if prefetch.depth > hold or prefetch.operand in scope.staged or len(counting) != 1:

@@ -35,10 +35,7 @@ _DOMAINS = {"number": "numbers", "float": "floats", "integer": "integers", "logi
 
 
 def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None, place: str = "") -> Expr:
-    """Return the typed expression of a syntax node, of type `expected` if given.
-
-    Raises: TypeProblem.
-    """
+    """Return the typed expression of a syntax node, of type `expected` if given. Raises: TypeProblem."""
     value = _type_expression(e, scope, expected)
     if expected is not None and value.dtype != expected:
         raise problem_at(

@@ -86,10 +86,7 @@ class _Trace:
     held: dict[Key, int] = field(default_factory=dict[Key, int])
 
     def run(self, body: tuple[Stmt, ...], at: Mapping[str, int], known: frozenset[str]) -> None:
-        """Run every statement for every row, block by block. Ordered loops in `known` run once.
-
-        Raises: _WrongRow.
-        """
+        """Run every statement for every row, block by block. Ordered loops in `known` run once. Raises: _WrongRow."""
         for s in body:
             match s:
                 case Assign():

@@ -322,10 +322,7 @@ def _record(kind: type[Figure], stored: dict[str, Any], **given: object) -> Figu
 
 
 def _value(kind: str, value: Any) -> Any:
-    """Return a value of the annotated type. Numbers that no measurement gives are refused.
-
-    Raises: ValueError.
-    """
+    """Return a value of the annotated type. Numbers that no measurement gives are refused. Raises: ValueError."""
     expected = kind.removesuffix(" | None")
     match value:
         case None if expected != kind:

@@ -91,10 +91,7 @@ def _reduce_by(name: str) -> Lowered:
 
 
 def reduce_axes(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps: bool) -> Value:
-    """Return a value reduced over some axes, in the node's `result` type, if it has one.
-
-    Raises: NotTaken.
-    """
+    """Return a value reduced over some axes, in the node's `result` type, if it has one. Raises: NotTaken."""
     over, dtype = over_axes(x, gone, keeps=keeps), o.word("result", x.dtype)
     if not x.count and prod(over.kept):
         return _of_none(o, x, over, how)
