@@ -76,7 +76,7 @@ def crossing_share(
 ) -> float:
     """Return the mean share of lines that a tile's rows touch beyond the fewest possible lines.
 
-    0 if it is not known how the array lies, or where a tile has no rows of several elements.
+    The result is 0 if the array's layout is unknown, or if a tile has no rows of several elements.
     Units: `line` in bytes.
     """
     found = _place(operand, kernel, profile)

@@ -56,7 +56,7 @@ class Outline:
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
     """Return an outline of each executable mapping of a statement, in the order of its matches.
 
-    None if something is packed that only sums take packed.
+    The result is None if an operand is packed that only sums take packed.
     """
     search, profile = frame.search, profile_sizes(statement)
     found: list[Outline] = []

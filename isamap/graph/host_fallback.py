@@ -267,7 +267,7 @@ def _calls(
 def _parts_of(
     asked: tuple[Request, Request, tuple[str, ...]], *, lowered: bool = False
 ) -> tuple[KernelPart, ...]:
-    """Return the parts of a kernel, each with the machine that performs it. Raises: IsamapError.
+    """Return the parts of a kernel, each with the machine that performs it.
 
     In a stream, constants are stored in the blocks that the machine copies.
 

@@ -763,10 +763,7 @@ def _is_packed(text: str, name: str, size: int, sizes: Mapping[str, Size]) -> bo
 def with_packed(
     program: ModelProgram, kernels: Mapping[str, EmittedC], machine: Machine, *, model: bool
 ) -> ModelProgram:
-    """Return the program whose kernels read packed constants. Raises: as `compile_library`.
-
-    What packs is one library. Raises: as `compile_library`, of what packs.
-    """
+    """Return the program whose kernels read constants that one library packs. Raises: as `compile_library`."""
     packers = compile_packers_together({name: kernels[name] for name in program.kernels}, machine, model)
     made: dict[str, Array] = {}
     steps = tuple(

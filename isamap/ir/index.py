@@ -405,7 +405,7 @@ def has_elements(index: Index) -> bool:
 def typical_value(index: Index, sizes: Mapping[str, int]) -> int | None:
     """Return the value of an index at given sizes, with a typical value for each array element in it.
 
-    None if a size is not known.
+    The result is None if a size is unknown.
     """
     bound = index.substitute(sizes)
     if bound.value is not None or not has_elements(bound):

@@ -246,9 +246,9 @@ def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Itera
 
 
 def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Index | None:
-    """Return the least or the largest value of an index in a block, or None if axes are fused.
+    """Return the least or the largest value of an index in a block, or None if it is unknown.
 
-    None if it is no sum of multiples of axes, or one of them is looped over together with others.
+    It is unknown for an index that is no sum of multiples of axes, and for axes that are fused with others.
     """
     ends: dict[str, Index] = {}
     for axis in difference.symbols & axes:

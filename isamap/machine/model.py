@@ -317,7 +317,7 @@ def team_level(machine: Machine) -> ExecutionLevel | None:
 def threads_of(machine: Machine) -> int | None:
     """Return how many instances run at the same time at the level around the lanes, or None without levels.
 
-    None if threads perform parallel loops.
+    The result is None if threads perform parallel loops.
     """
     bound, team = bound_level(machine), team_level(machine)
     return None if bound is None else bound.at_once * (1 if team is None else team.at_once)

@@ -53,7 +53,7 @@ class SystemCache:
 def system_caches(cpus: Path = CPUS) -> tuple[SystemCache, ...]:
     """Return the caches between memory and the first core that this process may use, the nearest one first.
 
-    None if the system says nothing of them, as in some containers, and on all but Linux.
+    The result is None if the system does not describe them, as in some containers, and except on Linux.
     Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu.
     """
     core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0

@@ -132,8 +132,6 @@ class InProcess:
         """Return a function that calls the program on fixed arrays, which are checked now, and returns the status.
 
         Raises: UsageProblem if arrays do not fit.
-
-        Raises: UsageProblem if arrays do not fit.
         """
         held, pointer, needed = self._check_arguments(arrays, sizes, scalars)
         function, _ = self._load()

@@ -68,7 +68,7 @@ class ProgramFile:
         return f"{self.kernel}-{self.machine}"
 
     def files(self) -> dict[str, bytes]:
-        """Return its file by name."""
+        """Return the bytes of each file by name."""
         return {f"{self.name}.program": write_program(self)}
 
 

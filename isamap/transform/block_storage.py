@@ -47,7 +47,7 @@ def in_stored_blocks(
 ) -> tuple[Kernel, dict[str, Storage]] | None:
     """Return a kernel of constant sizes with one constant stored in blocks, and the storage of its operands.
 
-    None if no sum reads a constant along the axes of the blocks, or an access uses one of these axes otherwise.
+    The result is None if no sum reads a constant along the blocks' axes, or if another access uses these axes.
     """
     given = statements(kernel)
     if any(s.sequence or s.assign.guard is not None for s in given):

@@ -159,7 +159,7 @@ def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
 def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) -> dict[str, Index] | None:
     """Return the axes of c in terms of those of the sum s, such that two accesses are one element, or None.
 
-    None if the iterations of c are not one for each element.
+    The result is None unless c has exactly one iteration for each element.
     """
     theirs, mine = {a.name: a.extent for a in c.axes}, {a.name: a.extent for a in s.axes}
     names: dict[str, Index] = {}

@@ -100,7 +100,7 @@ def reported_caches(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[
 def probes(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[Stream, ...]:
     """Return the reads from which `usable_bytes` determines the usable part of the system's last cache.
 
-    None if the description does not have that cache, or nothing to read it with.
+    The result is None if the description lacks that cache, or an instruction that reads it.
     """
     names, moves = caches_from_nearest(machine), widest_moves(machine)
     if moves is None or not parts(system) or len(system) > len(names):

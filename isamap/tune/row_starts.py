@@ -307,7 +307,7 @@ def _measure_memory(
 def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
     """Return the wait of a register block for rows of B whose cache sets hold stored rows of C, or None.
 
-    None if its sets are unknown, they hold as many rows as there are of C, or pieces are not of one size.
+    The result is None if the sets are unknown, if they hold all rows of C, or if pieces have several sizes.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
@@ -322,7 +322,7 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
     """Return the time of an additional piece if a set has fewer lines than B has rows, or None.
 
-    None if its sets are unknown, there is room for no more rows, or pieces are not of one size.
+    The result is None if the cache's sets are unknown, there is room for no more rows, or pieces are not of one size.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """

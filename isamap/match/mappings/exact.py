@@ -120,7 +120,7 @@ class _Writer:
     def pairs(self, sides: Sides, groups: tuple[AxisGroup, ...], *, exact: bool) -> list[str] | None:
         """Return sets of lane pairs that violate the condition, one for each subscript that may differ.
 
-        None if they are not affine. Unless `exact` is asked for, lanes and iterations are only known to
+        The result is None if subscripts are not affine. Without `exact`, lanes and iterations are only known to
         move together, in any order.
         """
         moving = [a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)]

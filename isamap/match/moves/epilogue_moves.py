@@ -336,10 +336,7 @@ def find_delivered(
     starts: Sequence[Index] | None,
     search: MoveSearch,
 ) -> OperandMove | None:
-    """Return the store that computes the first copy of a path from registers, or None if no instruction does it.
-
-    None if no instructions do.
-    """
+    """Return the store that computes the first copy of a path from registers, or None if no instruction does it."""
     own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
     if len(own) != 1:
         return None

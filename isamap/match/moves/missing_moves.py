@@ -91,8 +91,6 @@ def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
 def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[str, Operand]) -> str | None:
     """Return the message that registers have other shapes, with the nearest one, or None if a shape is equal.
 
-    None if a shape is the same.
-
     The nearest holds as many elements, or is the first.
     """
     if any(fit_shape(o, operand.shape) is not None for o in others.values()):

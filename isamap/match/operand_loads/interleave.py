@@ -67,7 +67,7 @@ def used_lanes(request: LoadRequest) -> Lanes | None:
 def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
     """Return the first lane distance at which memory is not contiguous, or None for one run or short runs.
 
-    None if they lie in one, or in runs too short to be worth interleaving. Of rows at data even pairs are long.
+    Runs are short if interleaving them does not pay. In rows at places that data give, pairs are long enough.
     """
     places = _places(search, request)
     at_data = isinstance(request.expr, Read) and any(map(has_elements, request.expr.index))

@@ -28,8 +28,8 @@ Fills = Mapping[str, Const]
 def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = False) -> Fills | None:
     """Return operand values for padding lanes with which the result does not change, or None.
 
-    None if no choice of the usual constants does it. `finite` takes it that floats in use are no infinity
-    and no NaN; else 0 times something in use is not 0.
+    The usual constants are tried. With `finite`, floats in use are assumed to be neither infinities nor NaN.
+    Without it, 0 times a value in use is not assumed to be 0.
     """
     op = pattern.statement.assign.op
     if op is None:

@@ -66,7 +66,7 @@ def _as_written(bindings: Bindings, pattern: Expr) -> Bindings:
 
 
 def unify_once(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
-    """Yield the ways in which each operand stands for one expression, at one subscript."""
+    """Yield the bindings in which each operand has one expression and one subscript."""
     return (found for found in unify(pattern, subject) if not _reads_twice(found))
 
 

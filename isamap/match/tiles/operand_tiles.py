@@ -280,7 +280,7 @@ def fills_behind(
 ) -> Fills | None:
     """Return the input values beyond the end of reduction axes with which the result is unchanged, or None.
 
-    None if nothing does it. `finite` as for `neutral_fills`.
+    `finite` has the same meaning as in `neutral_fills`.
     """
     in_use = frozenset(
         frozenset(o.name for o in inputs if a.name not in (*o.parts, *o.scattered)) for a in summed
