@@ -36,6 +36,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    ProductGroup,
     RegisterRef,
     Value,
     WorkSlice,
@@ -136,6 +137,8 @@ class BodyWriter:
                 self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
+            case ProductGroup():
+                raise AssertionError("a processor has no asynchronous products")
             case Barrier(level):
                 raise AssertionError(f"a processor has no {level} whose lanes wait for each other")
             case Begin():

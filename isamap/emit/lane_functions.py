@@ -34,7 +34,7 @@ from isamap.ir import Assign, Axis, Index, Loop, Operand, Read, Stmt
 from isamap.ir import product as index_product
 from isamap.ir.index import FloorDiv, Mod
 from isamap.ir.walk import reads
-from isamap.machine import Machine, MachineInstruction, private_memories
+from isamap.machine import Machine, MachineInstruction, is_late_product, private_memories
 from isamap.source import UsageProblem
 from isamap.source.records import dataclass
 
@@ -190,6 +190,7 @@ class _LaneFunction(ModelWriter):
         most = prod(p.high.value if p.high and p.high.value else 1 << 31 for p in item.instruction.params)
         self.count_type = "int32_t" if most < 1 << 31 else "int64_t"
         self.model = model
+        self.is_product = model and is_late_product(item, machine)
         self.shown: dict[str, int] = {}
 
     def function(self, name: str) -> list[str]:
@@ -198,6 +199,14 @@ class _LaneFunction(ModelWriter):
         for m in self.operands.values():
             if m.operand.role == "out" and m.operand.outside == "zero":
                 self.zeroed(m.operand)
+        if self.model and any(
+            is_late_product(one, self.machine) for one in self.machine.instructions.values()
+        ):
+            word = "SUMS_OF_PRODUCT" if self.is_product else "TOUCH_SUMS"
+            held = (
+                m.operand for m in self.operands.values() if self.is_register(m.operand) and m.operand.shape
+            )
+            self.lines += [f"  {word}({self.names.of(o.name)});" for o in held]
         opening = len(self.lines)
         for stmt in self.instruction.body:
             self.statement(stmt, 1)
@@ -408,7 +417,8 @@ class _LaneFunction(ModelWriter):
             return super().load(read)
         if read.fill is not None:
             raise refuse(self.item, f"`{o.name}` is read with a fill", "leave out the fill")
-        return CText(f"LOAD({self.is_shared(o)}, {self.element(read)})")
+        word = "LOAD_BY_PRODUCT" if self.is_product else "LOAD"
+        return CText(f"{word}({self.is_shared(o)}, {self.element(read)})")
 
     def assignment(self, stmt: Assign) -> str:
         if stmt.op is not None and not self.is_register(self.operand(stmt.target)):

@@ -59,6 +59,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    ProductGroup,
     RegisterRef,
     Tensor,
     Value,
@@ -385,6 +386,8 @@ class LaneWriter(BodyWriter):
                 self.is_conditional = outer
             case Barrier(in_flight=in_flight):
                 self.add(depth, f"BARRIER_WITHIN({in_flight});" if in_flight else "BARRIER;")
+            case ProductGroup(in_flight):
+                self.add(depth, "PRODUCTS_END;" if in_flight is None else f"PRODUCTS_WITHIN({in_flight});")
             case Hint():
                 pass
             case If(conditions, body) if any(isinstance(inner, Barrier) for inner in walk(body)):

@@ -5,11 +5,11 @@
 
 typedef struct { const void *at; size_t bytes; } isamap_value;
 typedef void *isamap_memory;
-typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read, filled, copied; } isamap_access;
+typedef struct { uintptr_t place; int64_t block, epoch, writer, reader, wrote, read, filled, copied, product_lane, product; } isamap_access;
 
 typedef struct isamap_reserved { _Alignas(64) struct isamap_reserved *next; } isamap_reserved;
 
-enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN = 4, ISAMAP_OWN = 256, ISAMAP_BEHIND = 64 };
+enum { ISAMAP_NONE = -1, ISAMAP_MANY = -2, ISAMAP_STACK = 1 << 16, ISAMAP_SHOWN = 4, ISAMAP_OWN = 256, ISAMAP_BEHIND = 64, ISAMAP_SUMS = 64 };
 
 typedef struct {
   int status, race, diverged;
@@ -18,7 +18,8 @@ typedef struct {
   isamap_access *accesses;
   size_t room, used;
   ucontext_t host, *lanes;
-  int64_t *waits_at, *order;
+  int64_t *waits_at, *order, *ended, *arrived_products;
+  struct { const void *at; int64_t product; } (*sums)[ISAMAP_SUMS];
   char *ready;
   const void *(*shown)[ISAMAP_SHOWN];
   void (*kernel)(const isamap_value *given);
@@ -40,6 +41,8 @@ static _Thread_local isamap_device *isamap_here;
 #define BLOCK (isamap_here->block)
 #define BARRIER isamap_wait(__LINE__, 0)
 #define BARRIER_WITHIN(groups) isamap_wait(__LINE__, groups)
+#define PRODUCTS_END (isamap_here->ended[LANE]++)
+#define PRODUCTS_WITHIN(groups) (isamap_here->arrived_products[LANE] = isamap_here->ended[LANE] - (groups))
 #define SHOW(number, place) (isamap_here->shown[LANE][number] = (place))
 #define SHOWN(number, lane) (isamap_here->shown[lane][number])
 #define TOGETHER(count) (isamap_here->together = (count), isamap_wait(-__LINE__, 0)) /* for registers of others: it orders no accesses of memory */
@@ -47,6 +50,9 @@ static _Thread_local isamap_device *isamap_here;
 #define LOOP for
 #define LOAD(is_shared, place) (isamap_touch(&(place), is_shared, 0), (place))
 #define STORE(is_shared, place, value) (isamap_touch(&(place), is_shared, 1), (void)((place) = (value)))
+#define LOAD_BY_PRODUCT(is_shared, place) (isamap_touch(&(place), is_shared, 3), (place))
+#define SUMS_OF_PRODUCT(sums) isamap_touch_sums(sums, 1)
+#define TOUCH_SUMS(sums) isamap_touch_sums(sums, 0)
 #define STORE_LATER(is_shared, place, value) (isamap_touch(&(place), is_shared, 2), (void)((place) = (value)))
 #define LAUNCH(name) name##_lane
 
@@ -87,7 +93,7 @@ static isamap_access *isamap_access_of(isamap_device *d, uintptr_t place) {
     d->room *= 2;
     found = isamap_slot(d->accesses, d->room, place);
   }
-  *found = (isamap_access){place, ISAMAP_NONE, 0, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE};
+  *found = (isamap_access){place, ISAMAP_NONE, 0, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, 0, 0};
   return found;
 }
 
@@ -113,9 +119,37 @@ static int isamap_is_own(const isamap_device *d, uintptr_t place) {
   return 0;
 }
 
-static void isamap_touch(const volatile void *place, int is_shared, int writes) {
+/* Registers to which products in flight add: nothing but products may touch them. */
+static void isamap_touch_sums(const void *sums, int of_product) {
+  isamap_device *d = isamap_here;
+  const int64_t arrived = d->arrived_products[d->lane], product = d->ended[d->lane] + 1;
+  int free = -1;
+  for (int at = 0; at < ISAMAP_SUMS; at++) {
+    if (d->sums[d->lane][at].product <= arrived) free = at;
+    else if (d->sums[d->lane][at].at == sums) {
+      d->race |= !of_product;
+      d->sums[d->lane][at].product = product;
+      return;
+    }
+  }
+  if (!of_product) return;
+  if (free < 0) abort();
+  d->sums[d->lane][free].at = sums;
+  d->sums[d->lane][free].product = product;
+}
+
+static void isamap_touch(const volatile void *place, int is_shared, int how) {
   isamap_device *d = isamap_here;
   isamap_access *a = isamap_access_of(d, (uintptr_t)place);
+  const int writes = how % 3;
+  if (writes && is_shared) {
+    d->race |= a->filled == d->block && a->product > d->arrived_products[a->product_lane];
+    a->product = 0;
+  }
+  if (how == 3) {
+    a->product_lane = d->lane;
+    a->product = d->ended[d->lane] + 1;
+  }
   if (!is_shared) { /* blocks have no order in one launch */
     d->race |= isamap_is_other(a->wrote, d->block) || (writes && isamap_is_other(a->read, d->block));
     if (writes) a->wrote = isamap_joined(a->wrote, d->block);
@@ -181,6 +215,9 @@ static void isamap_run_block(isamap_device *d, int64_t lanes, char *stacks) {
     makecontext(&d->lanes[lane], isamap_begin_lane, 0);
   }
   for (int64_t lane = 0; lane < lanes; lane++) d->ready[lane] = 1;
+  memset(d->ended, 0, (size_t)lanes * sizeof *d->ended);
+  memset(d->arrived_products, 0, (size_t)lanes * sizeof *d->arrived_products);
+  memset(d->sums, 0, (size_t)lanes * sizeof *d->sums);
   for (int running = 1; running && !d->diverged;) {
     const int64_t count = isamap_shuffle(d, d->order, lanes);
     for (int64_t at = 0; at < count; at++) {
@@ -234,11 +271,14 @@ static void isamap_launch(
   d->waits_at = calloc((size_t)lanes, sizeof *d->waits_at);
   d->order = calloc((size_t)lanes, sizeof *d->order);
   d->ready = calloc((size_t)lanes, sizeof *d->ready);
+  d->ended = calloc((size_t)lanes, sizeof *d->ended);
+  d->arrived_products = calloc((size_t)lanes, sizeof *d->arrived_products);
+  d->sums = calloc((size_t)lanes, sizeof *d->sums);
   d->together = 0;
   d->shown = calloc((size_t)lanes, sizeof *d->shown);
   char *stacks = malloc((size_t)lanes * ISAMAP_STACK);
   int64_t *order = calloc((size_t)blocks, sizeof *order);
-  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !d->ready || !d->shown || !stacks || !order) abort();
+  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !d->ready || !d->shown || !d->ended || !d->arrived_products || !d->sums || !stacks || !order) abort();
   const int64_t all = isamap_shuffle(d, order, blocks);
   for (int64_t at = 0; at < all && !d->diverged; at++) {
     d->block = order[at];
@@ -252,6 +292,9 @@ static void isamap_launch(
   free(d->ready);
   free(d->shown);
   free(d->waits_at);
+  free(d->ended);
+  free(d->arrived_products);
+  free(d->sums);
   free(d->lanes);
   free(d->accesses);
   isamap_here = outer;

@@ -27,12 +27,13 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    ProductGroup,
     RegisterRef,
     WorkSlice,
 )
 from isamap.lower.walk import children, longest_lengths, names_in, walk, without_blocks
 from isamap.lower.work_slices import is_met
-from isamap.machine import Machine, bound_level
+from isamap.machine import Machine, bound_level, is_late_product
 from isamap.source.records import dataclass, replace
 
 _MOST_POINTS, _MOST_SLOTS = 1 << 16, 1 << 8
@@ -83,7 +84,8 @@ class _Access:
     """An access since the last barrier: its issue, whether it writes, and its elements, if they are known.
 
     If `other` is the variable of a loop, it was in another iteration of that loop. An asynchronous copy has been
-    closed by so many `groups`; None for others.
+    closed by so many `groups`; None for others. So has a product that goes on (`is_product`), which barriers do not
+    await. Its sums in a register are an access of that register.
     """
 
     name: str
@@ -92,6 +94,7 @@ class _Access:
     box: _Box | None
     other: str = ""
     groups: int | None = None
+    is_product: bool = False
 
 
 def _write_the_same(name: str) -> str:
@@ -134,12 +137,18 @@ class _Walk:
                     if level != self.level:
                         yield f"a barrier is of {level}, which is not a level whose lanes may wait for each other"
                     for array, some in self.last.items():
-                        left = [(one, one.groups) for one in some if one.groups is not None]
+                        copies = {one for one in some if not one.is_product}
+                        left = [(one, one.groups) for one in copies if one.groups is not None]
                         kept = {replace(one, groups=n + 1) for one, n in left if n < in_flight}
-                        self.last[array] = kept
+                        self.last[array] = kept | (some - copies)
+                case ProductGroup(in_flight):
+                    for array, some in self.last.items():
+                        products = {one for one in some if one.is_product}
+                        self.last[array] = (some - products) | set(_in_flight(products, in_flight))
                 case Issue(name):
                     each, made = self.is_of_each(node), self.accesses(node)
-                    if each and any(one.writes and self.are_shared(one.box) for one in made):
+                    in_memory = [one for one in made if not one.array.startswith("register ")]
+                    if each and any(one.writes and self.are_shared(one.box) for one in in_memory):
                         yield _write_the_same(name)
                     yield from self.find_races(name, made, each)
                 case Fill(buffer, offset, count):
@@ -166,7 +175,11 @@ class _Walk:
                         if any(isinstance(inner, Barrier) for inner in walk(body)):
                             yield "only some instances of a block reach a barrier"
                     yield from self.said(body)
-                    waits = [inner.in_flight for inner in without_blocks(body) if isinstance(inner, Barrier)]
+                    waits = [
+                        inner.in_flight or 0
+                        for inner in without_blocks(body)
+                        if isinstance(inner, Barrier | ProductGroup)
+                    ]
                     again = (
                         0 if isinstance(node, For) and self.writes_apart(node) else 1 + max(waits, default=0)
                     )
@@ -266,7 +279,13 @@ class _Walk:
         instruction = self.machine.instructions[issue.instruction].instruction
         longest = longest_lengths(issue, instruction, self.loops, self.team)
         found: list[_Access] = []
+        item = self.machine.instructions[issue.instruction]
+        is_product = is_late_product(item, self.machine)
         for name, ref in issue.operands:
+            if isinstance(ref, RegisterRef):
+                found.append(
+                    _Access(issue.instruction, True, f"register {ref.value}", None, "", 0, is_product)
+                )
             if not isinstance(ref, MemoryRef):
                 continue
             operand = instruction.operand(name)
@@ -280,8 +299,8 @@ class _Walk:
             if len(known) == len(shape):
                 box = _Box(ref.offset.substitute(large), tuple(zip(known, shape, strict=True)))
             roles = {"in": (False,), "out": (True,), "inout": (False, True)}[operand.role]
-            groups = 0 if self.machine.instructions[issue.instruction].is_asynchronous else None
-            found += [_Access(issue.instruction, writes, ref.buffer, box, groups=groups) for writes in roles]
+            groups = 0 if item.is_asynchronous else None
+            found += [_Access(item.name, writes, ref.buffer, box, "", groups, is_product) for writes in roles]
         return found
 
     def meet(self, one: _Access, other: _Access) -> bool:
@@ -368,15 +387,33 @@ class _Walk:
 
     def touch(self, name: str, accesses: list[_Access]) -> Iterator[str]:
         for one in accesses:
-            met = [other for other in self.last.get(one.array, set[_Access]()) if self.meet(other, one)]
-            if any(other.writes and other.groups for other in met):
+            before = self.last.get(one.array, set[_Access]())
+            if one.array.startswith("register "):
+                if any(other.is_product and other.name != name for other in before):
+                    yield f"{name} touches {one.array}, to which products in flight add"
+                continue
+            met = [other for other in before if self.meet(other, one)]
+            if one.writes and any(other.is_product for other in met):
+                yield f"{name} writes {one.array}, which products in flight read"
+            elif any(other.writes and other.groups for other in met):
                 yield f"{name} touches {one.array}, and copies into it are in flight"
             elif any(other.writes for other in met):
                 yield f"{name} touches {one.array}, which lanes have written, without a barrier in between"
             elif one.writes and met:
                 yield f"{name} writes {one.array}, which lanes have read, without a barrier in between"
         for one in accesses:
-            self.last.setdefault(one.array, set()).add(one)
+            if one.is_product or not one.array.startswith("register "):
+                self.last.setdefault(one.array, set()).add(one)
+
+
+def _in_flight(products: set[_Access], in_flight: int | None) -> Iterator[_Access]:
+    """Yield the products that are in flight after the end of a group, or after a wait for all but some groups."""
+    for one in products:
+        groups = one.groups or 0
+        if in_flight is None:
+            yield replace(one, groups=groups + 1)
+        elif groups <= in_flight:
+            yield one
 
 
 def _values_of(index: Index) -> frozenset[int] | None:

@@ -18,6 +18,7 @@ from math import lcm, prod
 from isamap.ir import Index, Mod
 from isamap.ir.domains import largest_value
 from isamap.ir.index import ZERO
+from isamap.lower.product_groups import with_product_groups
 from isamap.lower.program import (
     Barrier,
     Block,
@@ -335,7 +336,8 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
     def waited(node: Node, own: _Since, since: _Since) -> tuple[Nodes, Node, _Since]:
         return ((barrier,), node, own) if since.meets(own, team, loops) else ((), node, since.joined(own))
 
-    return _with_copies_in_flight(placed(program.body, _Since())[0], machine)
+    found = _with_copies_in_flight(placed(program.body, _Since())[0], machine)
+    return with_product_groups(found, machine)
 
 
 def _issued(

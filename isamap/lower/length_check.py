@@ -28,6 +28,7 @@ from isamap.lower.program import (
     LoweredProgram,
     Node,
     Parallel,
+    ProductGroup,
     WorkSlice,
 )
 from isamap.lower.walk import children, walk, with_children
@@ -151,5 +152,5 @@ def _declared_names(nodes: Nodes) -> Iterator[str]:
                 yield nth
             case Parallel(counters):
                 yield from (name for name, _ in counters)
-            case Issue() | Configure() | Fill() | Hint() | Barrier() | If() | Block():
+            case Issue() | Configure() | Fill() | Hint() | Barrier() | ProductGroup() | If() | Block():
                 pass

@@ -49,6 +49,7 @@ from isamap.lower.program import (
     Node,
     OperandRef,
     Parallel,
+    ProductGroup,
     RegisterRef,
     Value,
     WorkSlice,
@@ -189,6 +190,8 @@ class _Join:
                 return _common_value(_all(Configure, nodes))
             case Barrier():
                 return _common_value(_all(Barrier, nodes))
+            case ProductGroup():
+                return _common_value(_all(ProductGroup, nodes))
             case Begin():
                 return self._begin(_all(Begin, nodes), which)
             case WorkSlice():

@@ -187,6 +187,17 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
+class ProductGroup:
+    """The end of a group of asynchronous products, or a wait for groups.
+
+    If `in_flight` is None, the products issued since the last end become a group. A number is a wait until all
+    groups but the last `in_flight` have arrived: their sums are in registers, and they read memory no more.
+    """
+
+    in_flight: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Declare:
     """Declared values that live until the end of the enclosing block."""
 
@@ -269,7 +280,10 @@ class WorkSlice:
     body: tuple[Node, ...]
 
 
-Node = Issue | Configure | Fill | Hint | Barrier | Declare | For | Parallel | If | Block | Begin | WorkSlice
+Node = (
+    Issue | Configure | Fill | Hint | Barrier | ProductGroup | Declare | For | Parallel | If | Block | Begin
+    | WorkSlice
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

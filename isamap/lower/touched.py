@@ -37,6 +37,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    ProductGroup,
     Tensor,
     WorkSlice,
 )
@@ -198,7 +199,7 @@ class _Walk:
                     self.nodes(body, points)
                 case WorkSlice():
                     self.nodes(slice_code(node), points)
-                case Configure() | Hint() | Barrier() | Declare() | Begin():
+                case Configure() | Hint() | Barrier() | ProductGroup() | Declare() | Begin():
                     pass  # a hint may name any place
                 case _:
                     assert_never(node)

@@ -33,6 +33,7 @@ from isamap.lower.program import (
     Node,
     OperandRef,
     Parallel,
+    ProductGroup,
     RegisterRef,
     Tensor,
     Value,
@@ -122,6 +123,9 @@ def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
             case Barrier(level):
                 if level not in {one.name for one in here.machine.levels}:
                     yield f"a barrier is of {level}, which is not a level of {here.machine.name}"
+            case ProductGroup(in_flight):
+                if not here.machine.levels or (in_flight or 0) < 0:
+                    yield f"a wait for all but {in_flight} groups of products of {here.machine.name}"
             case Declare(declared):
                 yield from (said for value in declared for said in _check_declared(value, here))
                 values |= {value.name: value for value in declared}

@@ -29,6 +29,7 @@ from isamap.lower.program import (
     Node,
     OperandRef,
     Parallel,
+    ProductGroup,
     WorkSlice,
 )
 from isamap.source.records import replace
@@ -41,7 +42,7 @@ def children(node: Node) -> Nodes:
     match node:
         case For() | Parallel() | If() | Block() | WorkSlice():
             return node.body
-        case Issue() | Configure() | Fill() | Hint() | Barrier() | Declare() | Begin():
+        case Issue() | Configure() | Fill() | Hint() | Barrier() | ProductGroup() | Declare() | Begin():
             return ()
         case _:
             assert_never(node)
@@ -209,7 +210,7 @@ def _rewritten(
                 return replace(node, pieces=index(pieces), trips=index(trips))
             case WorkSlice(_, now, trips):
                 return replace(node, now=index(now), trips=index(trips))
-            case Block() | Configure() | Barrier() | Declare():
+            case Block() | Configure() | Barrier() | ProductGroup() | Declare():
                 return node
             case _:
                 assert_never(node)

@@ -26,6 +26,7 @@ from isamap.lower.program import (
     LoweredProgram,
     Node,
     Parallel,
+    ProductGroup,
     WorkSlice,
 )
 from isamap.lower.walk import rename_in
@@ -118,7 +119,7 @@ def by_one_thread(nodes: Iterable[Node]) -> Iterator[Issue | Configure | Fill | 
                 yield from by_one_thread(body)
             case WorkSlice():
                 yield from by_one_thread(slice_code(node))
-            case Begin() | Hint() | Barrier():
+            case Begin() | Hint() | Barrier() | ProductGroup():
                 pass
             case _:
                 yield node

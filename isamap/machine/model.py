@@ -329,6 +329,12 @@ def private_memories(machine: Machine) -> tuple[str, ...]:
     return () if level is None else level.memories
 
 
+def is_late_product(item: MachineInstruction, machine: Machine) -> bool:
+    """Return whether an instruction continues after its issue, and its results arrive in registers."""
+    written = (o.memory or "" for o in item.instruction.operands if o.role in ("out", "inout"))
+    return item.is_asynchronous and any(machine.memories[name].kind == "registers" for name in written)
+
+
 def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
     """Return the caches, with the one nearest to the registers first.
 

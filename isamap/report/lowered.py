@@ -37,6 +37,7 @@ from isamap.lower.program import (
     Node,
     OperandRef,
     Parallel,
+    ProductGroup,
     RegisterRef,
     WorkSlice,
 )
@@ -80,6 +81,10 @@ def _line(node: Node) -> str:
             return f"{instruction} {operand} = {_operand(place)}"
         case Barrier(level, in_flight):
             return f"barrier of {level}" + (f", {in_flight} groups of copies in flight" if in_flight else "")
+        case ProductGroup(None):
+            return "end of a group of products"
+        case ProductGroup(in_flight):
+            return "wait for products" + (f", {in_flight} groups in flight" if in_flight else "")
         case Declare(values):
             shown = (v.name if v.register is None else f"{v.name} in {v.memory}{v.register}" for v in values)
             return f"registers {', '.join(shown)}"

@@ -18,11 +18,20 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
+from isamap.emit.c_interface import STATUSES
+from isamap.emit.lanes import emit_lanes
 from isamap.emit.lanes import print_kernels
+from isamap.lower.barrier_check import check_barriers
+from isamap.lower.program import ProductGroup
+from isamap.lower.walk import rewrite, walk
 from isamap.machine import load_machine
 from isamap.machine.allowed import devices, headers
 from isamap.plan.check.judge import predict_registers
+from isamap.run.fills import make_arrays
+from isamap.run.runner import run_program
+from isamap.run.toolchain import compile_library
 from isamap.source import Source
+from isamap.source.records import replace
 from tests.device_kernels import KERNELS, print_files, product, shipped, without_vector_products
 
 SM80, GROUPS = "nvidia-sm80", "nvidia-sm90-wgmma"
@@ -124,6 +133,13 @@ nest 0 {
   } } }
 }
 """
+AHEAD = TWO_GROUPS.replace("K = 40, M = 131, N = 72", "K = 96, M = 128, N = 64").replace(
+    """for k by 32 {
+    stage a in shared at 0; stage b in shared at 16384;
+    hold;""",
+    """hold; for k by 32 {
+    stage a ahead 1 in shared at 0; stage b ahead 1 in shared at 16384;""",
+)
 
 
 @pytest.mark.parametrize("name", OF_GROUPS)
@@ -137,6 +153,29 @@ def test_groups_of_warps_multiply_tiles_in_the_memory_of_a_block(name: str) -> N
         assert found.ok, found.problems
 
 
+def test_a_missing_wait_for_products_is_found_in_the_program_and_by_the_model() -> None:
+    sizes = {"M": 128, "N": 64, "K": 96}
+    request = Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=Source("given", AHEAD))
+    made = compile_kernel(request)
+    assert made.program is not None
+    assert made.machine is not None
+    emitted = emit_lanes(made.program, made.machine, model=True)
+    waits = [n for n in walk(made.program.body) if isinstance(n, ProductGroup) and n.in_flight is not None]
+    places = [found.start() for found in re.finditer(r"PRODUCTS_WITHIN\(0\);", emitted.source)]
+    assert len(waits) == len(places) == 2, (
+        "before the barrier of an iteration, and before the sums are stored"
+    )
+    said = "read", "add"
+    for wait, at, word in zip(waits, places, said, strict=True):
+        body = rewrite(made.program.body, lambda node, wait=wait: () if node is wait else None)
+        (found, *_) = check_barriers(replace(made.program, body=body), made.machine)
+        assert re.search(f"products in flight {word}", found), found
+        text = emitted.source[:at] + emitted.source[at:].replace("PRODUCTS_WITHIN(0);", "", 1)
+        library = compile_library(replace(emitted, source=text), made.machine, model=True)
+        result = run_program(library, make_arrays(made.program.kernel, "integers"), {})
+        assert STATUSES[result.status][0] == "RACE"
+
+
 @needs_nvcc
 @pytest.mark.parametrize("name", OF_GROUPS)
 def test_nvcc_makes_instructions_of_warp_groups_without_spills(name: str, tmp_path: Path) -> None:
@@ -145,7 +184,10 @@ def test_nvcc_makes_instructions_of_warp_groups_without_spills(name: str, tmp_pa
     assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]
     assert int(re.findall(r"(\d+) bytes smem", said)[0]) == declared_bytes(files["source"])
     wanted = "HGMMA.64x64x16.F32" + ".BF16" * (name == "bf16")
-    assert made_of(tmp_path)[wanted] >= called(files["source"])["wgmma"] > 0, "one for each call"
+    made = made_of(tmp_path)
+    assert made[wanted] >= called(files["source"])["wgmma"] > 0, "one for each call"
+    assert {word for word in made if word.startswith("HGMMA")} == {wanted}, "ptxas adds none to end a group"
+    assert made["WARPGROUP.DEPBAR"] <= len(re.findall(r"^ +PRODUCTS_WITHIN", files["source"], re.MULTILINE))
 
 
 @needs_nvcc
@@ -211,7 +253,7 @@ def made_of(folder: Path) -> Counter[str]:
     text = subprocess.run(
         [lister, "-sass", str(folder / "kernels.cubin")], capture_output=True, text=True, check=True
     ).stdout
-    words = re.findall(r"\b((?:HMMA|IMMA|HGMMA)\.[A-Zx0-9.]+|LDSM|LDGSTS)\b", text)
+    words = re.findall(r"\b((?:HMMA|IMMA|HGMMA)\.[A-Zx0-9.]+|LDSM|LDGSTS|WARPGROUP\.DEPBAR)\b", text)
     return Counter(word.removesuffix(".SAT").removesuffix(".SATFINITE") for word in words)
 
 
