@@ -118,9 +118,12 @@ def without_vector_products(machine: str, folder: Path) -> str:
     return str(path)
 
 
-def print_files(kernel: Source, machine: str, sizes: Mapping[str, int], **fixed: int) -> dict[str, str]:
+def print_files(
+    kernel: Source, machine: str, sizes: Mapping[str, int], schedule: Source | None = None, **fixed: int
+) -> dict[str, str]:
     """Return the source of the kernels of a program, and the plan of their launches."""
-    made = compile_kernel(Request(kernel, machine, dict(sizes), heuristic="greedy", fixed=fixed))
+    how = {"schedule": schedule} if schedule else {"heuristic": "greedy", "fixed": fixed}
+    made = compile_kernel(Request(kernel, machine, dict(sizes), **how))
     assert made.program is not None
     assert made.machine is not None
     source, plan, *_ = emit_artifact(made.program, made.machine, "kernels").files().values()

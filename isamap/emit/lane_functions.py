@@ -28,7 +28,7 @@ from math import prod
 
 from isamap.emit.c_expr import CScope
 from isamap.emit.c_names import CNames, compute_type, storage_type
-from isamap.emit.c_text import CText, index_text
+from isamap.emit.c_text import SUM, CText, index_text
 from isamap.emit.cmodel import InstructionModel, ModelOperand, ModelWriter
 from isamap.ir import Assign, Axis, Index, Loop, Operand, Read, Stmt
 from isamap.ir import product as index_product
@@ -409,6 +409,9 @@ class _LaneFunction(ModelWriter):
             if o.name in self.shown:
                 lane = index_text(fragment.lane.substitute(given), self.names.of, self.used)
                 name = f"((const {storage_type(o.dtype)} *)SHOWN({self.shown[o.name]}, LANE - {self.lane} + {lane}))"
+        if swizzle := self.machine.memories[o.memory or ""].swizzle:
+            place = f"{name} + {index_text(at, self.names.of, self.used).inside(SUM)}"
+            return CText(f"SWIZZLED({storage_type(o.dtype)}, {place}, {swizzle})")
         return CText(f"{name}[{index_text(at, self.names.of, self.used)}]")
 
     def load(self, read: Read) -> CText:

@@ -550,6 +550,9 @@ class LaneWriter(BodyWriter):
         shared = int(any(b.name == node.buffer for b in self.private.values()))
         place = f"{self.names.of(node.buffer)}[{offset} + {at}]"
         assert isinstance(self.issuer, LaneIssuer)
+        buffer = next((b for b in self.private.values() if b.name == node.buffer), None)
+        if buffer is not None and (swizzle := self.issuer.machine.memories[buffer.memory].swizzle):
+            place = f"SWIZZLED({storage_type(buffer.dtype)}, &{place}, {swizzle})"
         each = self.issuer.team & (node.offset.symbols | node.elements.symbols)
         lane, lanes = map(self.names.of, ("lane", "lanes") if each else ("block_lane", "block_lanes"))
         count = self.index(node.elements)

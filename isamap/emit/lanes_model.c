@@ -35,7 +35,7 @@ static _Thread_local isamap_device *isamap_here;
 #define __global
 #define __local
 #define OWN_OF_BLOCK(type, name, count) /* behind each array lie elements that none has */ \
-  static _Thread_local type name[2 * (count) + ISAMAP_BEHIND]; \
+  static _Thread_local _Alignas(1024) type name[2 * (count) + ISAMAP_BEHIND]; \
   isamap_own(name, (count) * sizeof *name)
 #define LANE (isamap_here->lane)
 #define BLOCK (isamap_here->block)
@@ -48,6 +48,7 @@ static _Thread_local isamap_device *isamap_here;
 #define TOGETHER(count) (isamap_here->together = (count), isamap_wait(-__LINE__, 0)) /* for registers of others: it orders no accesses of memory */
 #define UNROLL
 #define LOOP for
+#define SWIZZLED(type, place, bits) (*(type *)((uintptr_t)(place) ^ ((uintptr_t)(place) >> 7 & (bits)) << 4))
 #define LOAD(is_shared, place) (isamap_touch(&(place), is_shared, 0), (place))
 #define STORE(is_shared, place, value) (isamap_touch(&(place), is_shared, 1), (void)((place) = (value)))
 #define LOAD_BY_PRODUCT(is_shared, place) (isamap_touch(&(place), is_shared, 3), (place))

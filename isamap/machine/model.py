@@ -104,6 +104,14 @@ class Memory:
         rows, row_bytes = self.number("rows"), self.number("row_bytes")
         return rows * row_bytes if rows is not None and row_bytes is not None else None
 
+    @property
+    def swizzle(self) -> int:
+        """The bits of the number of a line that its parts are XORed with: 7 if `swizzle_bytes` is 128, 0 without it.
+
+        Lines have 128 bytes and parts 16. Part p of line n of the memory lies at part p ^ (n & 7) of the line.
+        """
+        return (self.number("swizzle_bytes") or 16) // 16 - 1
+
     def c_type(self, dtype: str) -> str | None:
         """Return the C type of a register that holds elements of a type."""
         return self.c_types.get(dtype, self.c_types.get("default"))

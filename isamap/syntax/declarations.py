@@ -42,7 +42,7 @@ ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
     "addressable": frozenset(("bytes", "align", "sector_bytes")),
     "cache": frozenset(("bytes", "cores", "kept_ns", "line_bytes", "ways")),
     "scratchpad": frozenset(
-        ("bytes", "rows", "row_bytes", "count", "align", "core_bytes", "banks", *_OF_BANKS)
+        ("bytes", "rows", "row_bytes", "count", "align", "core_bytes", "swizzle_bytes", "banks", *_OF_BANKS)
     ),
     "registers": frozenset(("count", "bytes", "core_bytes", "rows", "row_bytes", "lanes", "named")),
 }
@@ -56,7 +56,12 @@ REQUIRED: dict[MemoryKind, tuple[frozenset[str], ...]] = {
 }
 """The attributes that each kind must state, as alternatives."""
 
-NEEDED = {"bank_bytes": "banks", "bank_ports": "bank_bytes", "interleave_bytes": "bank_bytes"}
+NEEDED = {
+    "bank_bytes": "banks",
+    "bank_ports": "bank_bytes",
+    "interleave_bytes": "bank_bytes",
+    "swizzle_bytes": "align",
+}
 """The attribute that each of these attributes requires."""
 
 NAMED = ("compiler", "immediate", "chosen")
@@ -125,7 +130,9 @@ def _memory(m: ast.MemorySyntax, scope: Scope) -> MemoryDecl:
             raise problem_at("clause-repeated", f"`{name.text}` is given twice", name.span)
         if name.text not in ATTRIBUTES[kind]:
             raise unknown_name("unknown-attribute", f"attribute of {kind}", name, ATTRIBUTES[kind])
-        attributes[name.text] = _attribute(name, value, scope)
+        attributes[name.text] = known = _attribute(name, value, scope)
+        if name.text == "swizzle_bytes" and known not in (Index.of(32), Index.of(64), Index.of(128)):
+            raise problem_at("unknown-attribute", "`swizzle_bytes` is 32, 64 or 128", value.span)
     if not any(required <= attributes.keys() for required in REQUIRED[kind]):
         missing = " or ".join(" and ".join(sorted(r - attributes.keys())) for r in REQUIRED[kind])
         raise problem_at("attribute-missing", f"memory `{m.name.text}` does not state {missing}", m.span)

@@ -48,12 +48,12 @@ machine nvidia-sm90-wgmma
 sizes K = 72, M = 131, N = 104
 status MANUAL
 nest 0 {
-  map wgmma_bf16 { i: m, j: n, q: k, p: k } (a = A[m, k], b = B[n, k]);
+  map wgmma_64_bf16 { i: m, j: n, k: k } (a = A[m, k], b = B[n, k]);
   choose group.m = 2;
   par m by 128 { par n by 64 { for k by 64 {
     stage a ahead 2 in shared at 0; stage b ahead 2 in shared at 49152;
     hold;
-    for k by 16 { issue; }
+    issue;
   } } }
 }
 """

@@ -5,13 +5,16 @@ No GPU is needed. Without nvcc, which CUDA's toolkit and `nvidia-cuda-nvcc-cu12`
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from isamap.driver.pipeline import compile_kernel
@@ -26,6 +29,7 @@ from isamap.lower.program import ProductGroup
 from isamap.lower.walk import rewrite, walk
 from isamap.machine import load_machine
 from isamap.machine.allowed import devices, headers
+from isamap.match.operand_loads.lane_accesses import lane_accesses
 from isamap.plan.check.judge import predict_registers
 from isamap.run.fills import make_arrays
 from isamap.run.runner import run_program
@@ -124,22 +128,28 @@ machine nvidia-sm90-wgmma
 sizes K = 40, M = 131, N = 72
 status MANUAL
 nest 0 {
-  map wgmma_f16 { i: m, j: n, q: k, p: k } (a = A[m, k], b = B[n, k]);
+  map wgmma_64_f16 { i: m, j: n, k: k } (a = A[m, k], b = B[n, k]);
   choose group.m = 2;
-  par m by 128 { par n by 64 { for k by 32 {
+  par m by 128 { par n by 64 { for k by 64 {
     stage a in shared at 0; stage b in shared at 16384;
     hold;
-    for k by 16 { issue; }
+    issue;
   } } }
 }
 """
-AHEAD = TWO_GROUPS.replace("K = 40, M = 131, N = 72", "K = 96, M = 128, N = 64").replace(
-    """for k by 32 {
+IN_FLIGHT = TWO_GROUPS.replace("K = 40, M = 131, N = 72", "K = %d, M = %d, N = %d").replace(
+    """par n by 64 { for k by 64 {
     stage a in shared at 0; stage b in shared at 16384;
     hold;""",
-    """hold; for k by 32 {
-    stage a ahead 1 in shared at 0; stage b ahead 1 in shared at 16384;""",
+    """par n by %d { hold; for k by 64 {
+    stage a ahead %d in shared at 0; stage b ahead %d in shared at 131072;""",
 )
+IN_FLIGHT = IN_FLIGHT.replace("wgmma_64_f16", "wgmma_%d_f16")
+
+
+def in_flight(columns: int, ahead: int, sizes: Mapping[str, int]) -> Source:
+    """Return a schedule with the sums of so many columns in registers, and copies for later iterations."""
+    return Source("given", IN_FLIGHT % (sizes["K"], sizes["M"], sizes["N"], columns, columns, ahead, ahead))
 
 
 @pytest.mark.parametrize("name", OF_GROUPS)
@@ -153,10 +163,48 @@ def test_groups_of_warps_multiply_tiles_in_the_memory_of_a_block(name: str) -> N
         assert found.ok, found.problems
 
 
+@pytest.mark.parametrize("columns", [64, 128, 256])
+def test_products_of_each_width_are_right_at_odd_sizes(columns: int) -> None:
+    sizes = {"M": 131, "N": columns + 9, "K": 200}
+    prepared = prepare(Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=in_flight(columns, 2, sizes)))
+    found = verify_case(prepared, sizes, "random")
+    assert found.ok, found.problems
+
+
+def test_descriptors_state_where_the_description_places_operands(tmp_path: Path) -> None:
+    """The layout of a descriptor is computed here as the PTX ISA has it: K-major, swizzle of 128 bytes."""
+    texts = "".join(headers()[text].text for text in ("sm_80.h", "sm_90a.h"))
+    own = [
+        re.findall(rf"static inline \w+ {name}\((?:[^\n]*}}\n|.*?\n}})", texts, re.DOTALL)[0]
+        for name in ("shared_address", "matrix_descriptor", "swizzled")
+    ]
+    library = loaded("\n".join(("#define __cvta_generic_to_shared(at) ((uintptr_t)(at))", *own)), tmp_path)
+    machine, tried = load_machine(GROUPS), 0
+    for item in machine.instructions.values():
+        for operand in item.instruction.operands if str(item.emit).startswith("wgmma") else ():
+            if operand.memory != "shared":
+                continue
+            rows, columns = (extent.constant for extent in operand.shape)
+            found = lane_accesses(item, machine, operand.name, (columns, 1), {})
+            assert found is not None
+            shape = [loop.extent.constant for loop in item.instruction.body[0].axes]
+            row, column = np.indices(shape)[[0 if operand.name == "a" else 1, 2]].reshape(2, -1)
+            at = 9 * 1024
+            descriptor = library.matrix_descriptor(at)
+            start, step = (descriptor & 0x3FFF) << 4, (descriptor >> 32 & 0x3FFF) << 4
+            assert (descriptor >> 62, descriptor >> 49 & 7, rows % 8) == (1, 0, 0)
+            linear = start + column // 16 * 32 + row % 8 * 128 + row // 8 * step + column % 16 * 2
+            assert np.array_equal(linear ^ (linear >> 7 & 7) << 4, at + found.addresses)
+            assert [library.swizzled(int(place)) for place in linear[:99]] == (
+                at + found.addresses[:99]
+            ).tolist()
+            tried += 1
+    assert tried == 12, "two operands of three widths and two types"
+
+
 def test_a_missing_wait_for_products_is_found_in_the_program_and_by_the_model() -> None:
-    sizes = {"M": 128, "N": 64, "K": 96}
-    request = Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=Source("given", AHEAD))
-    made = compile_kernel(request)
+    sizes = {"M": 128, "N": 64, "K": 192}
+    made = compile_kernel(Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=in_flight(64, 1, sizes)))
     assert made.program is not None
     assert made.machine is not None
     emitted = emit_lanes(made.program, made.machine, model=True)
@@ -182,10 +230,11 @@ def test_nvcc_makes_instructions_of_warp_groups_without_spills(name: str, tmp_pa
     files = print_files(OF_GROUPS[name], GROUPS, {"M": 256, "N": 128, "K": 64})
     said = compiled(files["source"], json.loads(files["plan"])["compile"], tmp_path)
     assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]
-    assert int(re.findall(r"(\d+) bytes smem", said)[0]) == declared_bytes(files["source"])
-    wanted = "HGMMA.64x64x16.F32" + ".BF16" * (name == "bf16")
+    assert sum(map(int, re.findall(r"(\d+) bytes smem", said))) == declared_bytes(files["source"])
+    (columns,) = set(re.findall(r"^ +wgmma_m64n(\d+)k64", files["source"], re.MULTILINE))
+    wanted = f"HGMMA.64x{columns}x16.F32" + ".BF16" * (name == "bf16")
     made = made_of(tmp_path)
-    assert made[wanted] >= called(files["source"])["wgmma"] > 0, "one for each call"
+    assert made[wanted] >= 4 * called(files["source"])["wgmma"] > 0, "four for each call"
     assert {word for word in made if word.startswith("HGMMA")} == {wanted}, "ptxas adds none to end a group"
     assert made["WARPGROUP.DEPBAR"] <= len(re.findall(r"^ +PRODUCTS_WITHIN", files["source"], re.MULTILINE))
 
@@ -231,9 +280,37 @@ __kernel void all(uint16_t *g, float *sums, int32_t *counts, int64_t rows) {
 
 def test_every_call_of_the_descriptions_is_of_a_header() -> None:
     for names, texts in (((SM80,), ("sm_80.h",)), ((SM80, GROUPS), ("sm_80.h", "sm_90a.h"))):
-        declared = set(re.findall(r"inline void (\w+)\(", "".join(headers()[text].text for text in texts)))
+        text = "".join(headers()[text].text for text in texts)
+        declared = set(re.findall(r"inline void (\w+)\(", text)) - {"wgmma_m64n"}
+        declared |= {
+            f"wgmma_m64n{n}k64_{kind}" for n, kind in re.findall(r"^WGMMA\((\d+), (\w+)", text, re.MULTILINE)
+        }
         every = (item for name in names for item in load_machine(name).instructions.values())
         assert {str(item.emit).split("(")[0] for item in every} - {"semantics"} == declared
+
+
+def loaded(source: str, folder: Path) -> ctypes.CDLL:
+    """Return functions of a header, compiled for this processor."""
+    text = "#include <stdint.h>\n" + source.replace("static inline", "extern")
+    (folder / "header.c").write_text(text, encoding="utf-8")
+    command = ["gcc", "-O1", "-shared", "-fPIC", "-o", str(folder / "header.so"), str(folder / "header.c")]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(folder / "header.so"))
+    library.matrix_descriptor.argtypes, library.matrix_descriptor.restype = [ctypes.c_void_p], ctypes.c_uint64
+    library.swizzled.argtypes, library.swizzled.restype = [ctypes.c_uint32], ctypes.c_uint32
+    return library
+
+
+@needs_nvcc
+def test_two_groups_multiply_tiles_of_128_columns_in_flight_without_spills(tmp_path: Path) -> None:
+    sizes = {"M": 256, "N": 256, "K": 512}
+    files = print_files(OF_GROUPS["f16"], GROUPS, sizes, in_flight(128, 3, sizes))
+    plan = json.loads(files["plan"])
+    said = compiled(files["source"], plan["compile"], tmp_path)
+    assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]
+    assert plan["launches"][0]["reserved_bytes"] == 4 * 2 * (128 + 128) * 64
+    made = made_of(tmp_path)
+    assert (made["HGMMA.64x128x16.F32"], made["WARPGROUP.DEPBAR"]) == (4, 2)
 
 
 def compiled(source: str, command: str, folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -22,12 +23,32 @@ from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.search.greedy import first_assignment
 from isamap.source import Source
+from isamap.source.records import replace
 from isamap.syntax import parse_kernel
 from isamap.transform import reads
 from tests.device_kernels import product as product_of
 
 MACHINE = load_machine("nvidia-sm80")
 MODEL = AnalyticModel()
+
+
+def test_a_swizzle_takes_rows_128_bytes_apart_to_other_banks(tmp_path: Path) -> None:
+    swizzled = load_machine("nvidia-sm90-wgmma")
+    text = "isamap: 1\nname: plain\nsummary: without swizzle\nextends: nvidia-sm90-wgmma\nlanguage: |\n"
+    text += "  memory shared: scratchpad(bytes = 64 KiB, banks = 32, bank_bytes = 4, interleave_bytes = 4);\n"
+    (tmp_path / "plain.yaml").write_text(text, encoding="utf-8")
+    plain = load_machine(str(tmp_path / "plain.yaml"))
+    # 128 lanes write 16 rows of 16 bytes: of 128 bytes, all rows begin in bank 0, and swizzled, each eighth one does.
+    for machine, wavefronts in ((plain, 16), (swizzled, 2)):
+        item = machine.instructions["stage_f16"]
+        found = lane_accesses(item, machine, "s", (64, 1), {"R": 16, "C": 8})
+        assert found is not None
+        assert replace(found, is_whole=True).wavefronts(32, 4) == wavefronts
+    # Copies of whole rows touch each sector once. Pieces of 16 bytes touch one of 32 bytes each.
+    for name, rows, sectors in (("cp_async_64_f16", 8, 32), ("cp_async_8_f16", 64, 64)):
+        found = lane_accesses(swizzled.instructions[name], swizzled, "g", (4096, 1), {"R": rows})
+        assert found is not None
+        assert (len(found.addresses), found.sectors(32)) == (512, sectors)
 
 
 @pytest.mark.parametrize(

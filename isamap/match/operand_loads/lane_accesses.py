@@ -107,6 +107,8 @@ def lane_accesses(
         if not index.symbols <= {*axes, *numbers}:
             return None
         address = address + index.evaluate({**numbers, **points}) * stride * own[0].dtype.size_bytes
+    swizzle = machine.memories[item.instruction.operand(name).memory or ""].swizzle
+    address = address ^ (address >> 7 & swizzle) << 4
     level = machine.levels[-1]
     lane, request = (
         order % (level.count or 1),
