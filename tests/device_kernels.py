@@ -122,8 +122,9 @@ def print_files(
     kernel: Source, machine: str, sizes: Mapping[str, int], schedule: Source | None = None, **fixed: int
 ) -> dict[str, str]:
     """Return the source of the kernels of a program, and the plan of their launches."""
-    how = {"schedule": schedule} if schedule else {"heuristic": "greedy", "fixed": fixed}
-    made = compile_kernel(Request(kernel, machine, dict(sizes), **how))
+    made = compile_kernel(
+        Request(kernel, machine, dict(sizes), schedule=schedule, heuristic="greedy", fixed=fixed)
+    )
     assert made.program is not None
     assert made.machine is not None
     source, plan, *_ = emit_artifact(made.program, made.machine, "kernels").files().values()

@@ -42,7 +42,7 @@ static _Thread_local isamap_device *isamap_here;
 #define BARRIER isamap_wait(__LINE__, 0)
 #define BARRIER_WITHIN(groups) isamap_wait(__LINE__, groups)
 #define PRODUCTS_END (isamap_here->ended[LANE]++)
-#define PRODUCTS_WITHIN(groups) (isamap_here->arrived_products[LANE] = isamap_here->ended[LANE] - (groups))
+#define PRODUCTS_WITHIN(groups) isamap_wait_for_products(groups)
 #define SHOW(number, place) (isamap_here->shown[LANE][number] = (place))
 #define SHOWN(number, lane) (isamap_here->shown[lane][number])
 #define TOGETHER(count) (isamap_here->together = (count), isamap_wait(-__LINE__, 0)) /* for registers of others: it orders no accesses of memory */
@@ -118,6 +118,12 @@ static int isamap_is_own(const isamap_device *d, uintptr_t place) {
     if (place - (uintptr_t)d->own[own].at < d->own[own].bytes) return 1;
   }
   return 0;
+}
+
+static void isamap_wait_for_products(int64_t in_flight) {
+  isamap_device *d = isamap_here;
+  const int64_t arrived = d->ended[d->lane] - in_flight;
+  if (arrived > d->arrived_products[d->lane]) d->arrived_products[d->lane] = arrived;
 }
 
 /* Registers to which products in flight add: nothing but products may touch them. */

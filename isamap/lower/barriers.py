@@ -18,7 +18,7 @@ from math import lcm, prod
 from isamap.ir import Index, Mod
 from isamap.ir.domains import largest_value
 from isamap.ir.index import ZERO
-from isamap.lower.product_groups import with_product_groups
+from isamap.lower.product_groups import slot_of, with_product_groups
 from isamap.lower.program import (
     Barrier,
     Block,
@@ -389,7 +389,7 @@ def _groups_in_flight(loop: For, machine: Machine) -> int:
                 role = item.instruction.operand(name).role
                 if role == "in" or item.is_asynchronous:
                     of_role = read if role == "in" else filled
-                    of_role.setdefault(ref.buffer, set()).add(_slot(ref, loop.variable))
+                    of_role.setdefault(ref.buffer, set()).add(slot_of(ref, loop.variable))
     ahead = [
         0 if fill is None or use is None or fill[1] != use[1] else (fill[0] - use[0]).mod(fill[1]).value or 0
         for buffer, fills in filled.items()
@@ -397,13 +397,6 @@ def _groups_in_flight(loop: For, machine: Machine) -> int:
         for use in read.get(buffer, {None})
     ]
     return min(ahead, default=1) - 1
-
-
-def _slot(ref: MemoryRef, variable: str) -> tuple[Index, int] | None:
-    """Return the dividend and the divisor that select the copy of a buffer, or None without a unique one."""
-    atoms = [atom for monomial, _ in ref.offset.terms for atom in monomial if isinstance(atom, Mod)]
-    slots = [(atom.value, atom.divisor.value or 0) for atom in atoms if variable in atom.value.symbols]
-    return slots[0] if len(slots) == 1 and slots[0][1] else None
 
 
 def exclude(one: If, other: If) -> bool:

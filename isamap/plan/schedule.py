@@ -78,7 +78,8 @@ class Stage:
 
     `depth` is the number of loops of the nest around the copy. An accumulator is copied both ways. `ahead`
     is the number of iterations of the loop around it by which the buffer is filled early: slices of the
-    copy are performed inside the current iteration, and the buffer has as many additional copies. `into` is
+    copy are performed inside the current iteration, and the buffer has as many additional copies. `behind` is
+    the number of further copies, which products of earlier iterations read while they are in flight. `into` is
     the axis of the innermost loop with which they are interleaved, "" for the loop just inside. `memory` is
     the scratchpad of the buffer, "" for the workspace in main memory. `address` is its start there, in
     bytes. `packed` says that a separate program makes the copy, and the caller passes it. `by_rows` says
@@ -89,6 +90,7 @@ class Stage:
     operand: str
     depth: int
     ahead: int = 0
+    behind: int = 0
     memory: str = ""
     address: int | None = None
     packed: bool = False
@@ -247,7 +249,7 @@ def spread_of(nest: NestSchedule, operand: str) -> DeferredWriteBack | None:
 
 def slots_of(nest: NestSchedule, stage: Stage) -> int:
     """Return the number of copies of a stage's buffer: one more than the iterations that a copy outlives."""
-    return 1 + stage.ahead + (1 if spread_of(nest, stage.operand) else 0)
+    return 1 + stage.ahead + stage.behind + (1 if spread_of(nest, stage.operand) else 0)
 
 
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:

@@ -24,6 +24,7 @@ from isamap.driver.verifying import verify_case
 from isamap.emit.c_interface import STATUSES
 from isamap.emit.lanes import emit_lanes
 from isamap.emit.lanes import print_kernels
+from isamap.ir import Loop
 from isamap.lower.barrier_check import check_barriers
 from isamap.lower.program import ProductGroup
 from isamap.lower.walk import rewrite, walk
@@ -137,19 +138,15 @@ nest 0 {
   } } }
 }
 """
-IN_FLIGHT = TWO_GROUPS.replace("K = 40, M = 131, N = 72", "K = %d, M = %d, N = %d").replace(
-    """par n by 64 { for k by 64 {
-    stage a in shared at 0; stage b in shared at 16384;
-    hold;""",
-    """par n by %d { hold; for k by 64 {
-    stage a ahead %d in shared at 0; stage b ahead %d in shared at 131072;""",
-)
-IN_FLIGHT = IN_FLIGHT.replace("wgmma_64_f16", "wgmma_%d_f16")
 
 
-def in_flight(columns: int, ahead: int, sizes: Mapping[str, int]) -> Source:
-    """Return a schedule with the sums of so many columns in registers, and copies for later iterations."""
-    return Source("given", IN_FLIGHT % (sizes["K"], sizes["M"], sizes["N"], columns, columns, ahead, ahead))
+def in_flight(columns: int, copies: str, sizes: Mapping[str, int]) -> Source:
+    """Return a schedule with the sums of so many columns in registers, and copies for other iterations."""
+    known = ", ".join(f"{name} = {sizes[name]}" for name in sorted(sizes))
+    text = TWO_GROUPS.replace("K = 40, M = 131, N = 72", known).replace("wgmma_64", f"wgmma_{columns}")
+    text = text.replace("par n by 64 {", f"par n by {columns} {{ hold;").replace("    hold;\n", "")
+    text = text.replace("stage a in", f"stage a {copies} in").replace("stage b in", f"stage b {copies} in")
+    return Source("given", text.replace("at 16384", "at 131072"))
 
 
 @pytest.mark.parametrize("name", OF_GROUPS)
@@ -163,10 +160,12 @@ def test_groups_of_warps_multiply_tiles_in_the_memory_of_a_block(name: str) -> N
         assert found.ok, found.problems
 
 
-@pytest.mark.parametrize("columns", [64, 128, 256])
-def test_products_of_each_width_are_right_at_odd_sizes(columns: int) -> None:
+@pytest.mark.parametrize(
+    ("columns", "copies"), [(64, "ahead 2 behind 1"), (128, "ahead 1 behind 2"), (256, "ahead 2")]
+)
+def test_products_of_each_width_are_right_at_odd_sizes(columns: int, copies: str) -> None:
     sizes = {"M": 131, "N": columns + 9, "K": 200}
-    prepared = prepare(Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=in_flight(columns, 2, sizes)))
+    prepared = prepare(Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=in_flight(columns, copies, sizes)))
     found = verify_case(prepared, sizes, "random")
     assert found.ok, found.problems
 
@@ -187,7 +186,9 @@ def test_descriptors_state_where_the_description_places_operands(tmp_path: Path)
             rows, columns = (extent.constant for extent in operand.shape)
             found = lane_accesses(item, machine, operand.name, (columns, 1), {})
             assert found is not None
-            shape = [loop.extent.constant for loop in item.instruction.body[0].axes]
+            (loop,) = item.instruction.body
+            assert isinstance(loop, Loop)
+            shape = [axis.extent.constant for axis in loop.axes]
             row, column = np.indices(shape)[[0 if operand.name == "a" else 1, 2]].reshape(2, -1)
             at = 9 * 1024
             descriptor = library.matrix_descriptor(at)
@@ -204,7 +205,7 @@ def test_descriptors_state_where_the_description_places_operands(tmp_path: Path)
 
 def test_a_missing_wait_for_products_is_found_in_the_program_and_by_the_model() -> None:
     sizes = {"M": 128, "N": 64, "K": 192}
-    made = compile_kernel(Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=in_flight(64, 1, sizes)))
+    made = compile_kernel(Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=in_flight(64, "ahead 1", sizes)))
     assert made.program is not None
     assert made.machine is not None
     emitted = emit_lanes(made.program, made.machine, model=True)
@@ -222,6 +223,27 @@ def test_a_missing_wait_for_products_is_found_in_the_program_and_by_the_model() 
         library = compile_library(replace(emitted, source=text), made.machine, model=True)
         result = run_program(library, make_arrays(made.program.kernel, "integers"), {})
         assert STATUSES[result.status][0] == "RACE"
+
+
+def test_products_in_flight_read_copies_that_no_iteration_fills() -> None:
+    sizes = {"M": 128, "N": 64, "K": 320}
+    made = compile_kernel(
+        Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=in_flight(64, "ahead 1 behind 1", sizes))
+    )
+    assert made.program is not None
+    assert made.machine is not None
+    waits = [node.in_flight for node in walk(made.program.body) if isinstance(node, ProductGroup)]
+    assert waits == [1, None, 0]
+    later = rewrite(
+        made.program.body, lambda node: (replace(node, in_flight=2),) if node == ProductGroup(1) else None
+    )
+    (found, *_) = check_barriers(replace(made.program, body=later), made.machine)
+    assert "products in flight read" in found
+    emitted = emit_lanes(made.program, made.machine, model=True)
+    text = emitted.source.replace("PRODUCTS_WITHIN(1);", "PRODUCTS_WITHIN(2);")
+    library = compile_library(replace(emitted, source=text), made.machine, model=True)
+    result = run_program(library, make_arrays(made.program.kernel, "integers"), {})
+    assert STATUSES[result.status][0] == "RACE"
 
 
 @needs_nvcc
@@ -304,7 +326,7 @@ def loaded(source: str, folder: Path) -> ctypes.CDLL:
 @needs_nvcc
 def test_two_groups_multiply_tiles_of_128_columns_in_flight_without_spills(tmp_path: Path) -> None:
     sizes = {"M": 256, "N": 256, "K": 512}
-    files = print_files(OF_GROUPS["f16"], GROUPS, sizes, in_flight(128, 3, sizes))
+    files = print_files(OF_GROUPS["f16"], GROUPS, sizes, in_flight(128, "ahead 2 behind 1", sizes))
     plan = json.loads(files["plan"])
     said = compiled(files["source"], plan["compile"], tmp_path)
     assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]

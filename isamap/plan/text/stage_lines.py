@@ -51,7 +51,12 @@ CLAUSES: dict[str, Clause] = {
     "ahead": Clause(
         lambda stage: _number_or_none(stage.ahead or None),
         lambda reader, stage: replace(stage, ahead=time_alternately(reader, MAX_AHEAD)),
-        ("into", "in"),
+        ("behind", "into", "in"),
+    ),
+    "behind": Clause(
+        lambda stage: _number_or_none(stage.behind or None),
+        lambda reader, stage: replace(stage, behind=time_alternately(reader, MAX_AHEAD)),
+        ("in",),
     ),
     "into": Clause(
         lambda stage: stage.into or None,
