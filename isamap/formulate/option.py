@@ -24,7 +24,15 @@ from isamap.formulate.load_times import loading_ns
 from isamap.formulate.tensor_layout import lay_out
 from isamap.ir import Axis, Expr, Index, Kernel, Read, strict_forbids, typical_value
 from isamap.ir.index import ONE, ZERO
-from isamap.machine import Machine, cost_params, cost_value, count_between, line_bytes, line_hints
+from isamap.machine import (
+    Machine,
+    cost_params,
+    cost_value,
+    count_between,
+    is_late_product,
+    line_bytes,
+    line_hints,
+)
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
 from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
@@ -404,6 +412,7 @@ def bare_option(
     return NestOption(
         mapping.ident, params, axes, (), interval_ns, latency_ns, between=between,
         unit=item.cost.unit, issue_pj=issue_pj, lengths=tuple(sorted(lengths)),
+        outlives=int(is_late_product(item, machine)),
     )  # fmt: skip
 
 

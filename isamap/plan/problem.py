@@ -321,7 +321,8 @@ class NestOption:
     writes no more of its result than is left. `is_sum` is false if the statement only assigns. `team` is the
     number of the problem's threads that perform each part together: costs are those of one of them. `members`
     is the number of instances that share a part, some of which may wait for others. `shares_work` is false if
-    lanes perform it: iterations that share a copy would be in an order that lanes do not have.
+    lanes perform it: iterations that share a copy would be in an order that lanes do not have. `outlives` is the
+    number of iterations that its products may be in flight behind their own.
     """
 
     mapping: str
@@ -344,6 +345,7 @@ class NestOption:
     team: int = 1
     members: int = 1
     shares_work: bool = True
+    outlives: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,8 @@ def copies(space: Choices, operand: TileOperand) -> Cost:
     """Return how many copies of its buffer an operand has."""
     if operand not in pipelined_operands(space):
         return Const(1)
-    counts = tuple((value, Const(n + 1)) for value, n in iterations_ahead(space.option, operand))
+    option, outlives = space.option, space.option.outlives
+    counts = tuple((v, Const(n + 1 + outlives * (n > 0))) for v, n in iterations_ahead(option, operand))
     return Cases(name_of(space, operand), counts)
 
 
@@ -213,7 +214,8 @@ def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSch
             value = made[name_of(space, operand)]
             concurrent = value == CONCURRENT and not is_filled_by_lanes(space.option, operand)
             ahead = dict(iterations_ahead(space.option, operand))[value]
-            stages.append(replace(stage, ahead=ahead, into=_last_sum(nest) if concurrent else ""))
+            behind, into = space.option.outlives * (ahead > 0), _last_sum(nest) if concurrent else ""
+            stages.append(replace(stage, ahead=ahead, behind=behind, into=into))
     return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
 
 
