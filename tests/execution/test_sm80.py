@@ -22,8 +22,7 @@ from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
 from isamap.emit.c_interface import STATUSES
-from isamap.emit.lanes import emit_lanes
-from isamap.emit.lanes import print_kernels
+from isamap.emit.lanes import emit_lanes, print_kernels
 from isamap.ir import Loop
 from isamap.lower.barrier_check import check_barriers
 from isamap.lower.program import ProductGroup
