@@ -29,7 +29,7 @@ from isamap.plan.text import DIGITS, parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price
 from isamap.source import IsamapError, Source, add_up, replace
 from isamap.source.cache import digest, program_state, recall_content, remember_content
-from isamap.source.codec import read_as, write
+from isamap.source.codec import write
 from isamap.version import __version__
 
 PROBLEMS, SCHEDULES = "problems", "schedules"
@@ -57,16 +57,6 @@ def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
             ]
         ),
     )
-
-
-def recall_problem(key: str) -> Problem | None:
-    """Return the cached problem, or None if there is no readable one."""
-    return read_as(Problem, recall_content(PROBLEMS, key))
-
-
-def remember_problem(key: str, problem: Problem) -> None:
-    """Cache a problem."""
-    remember_content(PROBLEMS, key, write(problem))
 
 
 def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -> str | None:

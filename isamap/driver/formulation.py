@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Literal
 
 from isamap.driver.blocking import of_nests
-from isamap.driver.cached_schedules import problem_key, recall_problem, remember_problem
+from isamap.driver.cached_schedules import PROBLEMS, problem_key
 from isamap.driver.matching import forms_at_points, forms_of
 from isamap.driver.request import BEST_FORM, DEFAULT_COST_MODEL, Request
 from isamap.driver.stages import Clock
@@ -37,6 +37,8 @@ from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Infeasible, NoMapping, UsageProblem, add_up, assert_rules, dataclass, field, replace
+from isamap.source.cache import recall_content, remember_content
+from isamap.source.codec import read_as, write
 from isamap.transform import Rewrite, accesses, dense_form, edges_apart, make_guards_explicit, statements
 
 # --- row room -------------------------------------------------------------------------------------------
@@ -167,14 +169,14 @@ class Questions:
         scratchpads = [m.name for m in self.machine.memories.values() if m.kind == "scratchpad"]
         asked = f"{extent} {scratchpads}"  # registers with addresses are among them
         key = problem_key(self.request, kernel, asked) if is_kept and isinstance(extent, str) else None
-        known = recall_problem(key) if key is not None else None
+        known = read_as(Problem, recall_content(PROBLEMS, key))
         if known is not None:
             return known
         known = self.matches(kernel)
         problem = problem_in(extent, self.request, kernel, self.machine, self.sizes, known)
         assert_rules(f"the problem of `{kernel.name}`", check_problem, problem)
         if key is not None:
-            remember_problem(key, problem)
+            remember_content(PROBLEMS, key, write(problem))
         return problem
 
 

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING
 
 from isamap.hw_specs import machine_path, shipped_machines
 from isamap.machine import allowed
-from isamap.machine.chain import HEADER_END
 from isamap.machine.target_fields import read_target
-from isamap.machine.tree import Findings, MappingNode, ScalarNode, decode, read_tree
+from isamap.machine.tree import Findings, MappingNode, ScalarNode, decode, read_entries
 from isamap.source import MissingTool, asdict, dataclass, is_digits
 from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.codec import read_value, write
@@ -175,7 +174,7 @@ def _read_headers() -> dict[str, MachineHeader]:
     trees: dict[str, MappingNode] = {}
     for name in shipped_machines():
         source = decode(f"{name}.yaml", machine_path(name).read_bytes())
-        trees[name] = read_tree(source, HEADER_END)
+        trees[name] = read_entries(source, ("summary:", "extends:", "target:"))
     targets = {name: read_target(tree.get("target"), Findings()) for name, tree in trees.items()}
     found: dict[str, MachineHeader] = {}
     for name, tree in trees.items():

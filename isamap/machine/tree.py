@@ -109,6 +109,16 @@ def joined_entries(source: Source) -> MappingNode | None:
     return MappingNode(tuple(entries.values()), Span(source, starts[0], len(source.text)))
 
 
+def read_entries(source: Source, starts: tuple[str, ...]) -> MappingNode:
+    """Return the top-level entries that start so, of a text whose entries are correct alone, as shipped ones are.
+
+    Spans point into a text of only these entries. Raises: SpecProblem.
+    """
+    places = [*(found.start() for found in _ENTRY.finditer(source.text)), len(source.text)]
+    own = [source.text[start:end] for start, end in pairwise(places) if source.text.startswith(starts, start)]
+    return whole_tree(Source(source.name, "".join(own)), None)
+
+
 @lru_cache(maxsize=512)
 def _entry(text: str) -> tuple[ScalarNode, Node] | None:
     """Return the key and the value of a text with one entry, or None for another text."""

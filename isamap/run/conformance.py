@@ -37,9 +37,9 @@ from isamap.run.toolchain import (
     find_compiler,
     installed_compilers,
 )
-from isamap.source import Diagnostic, MissingTool, OnlyWarned, dataclass, replace
-from isamap.source.cache import Cache
+from isamap.source import Diagnostic, MissingTool, dataclass, replace
 from isamap.source.cache import digest as content_digest
+from isamap.source.cache import recall_content, remember_content
 from isamap.version import __version__
 
 Verdict = Literal["ok", "wrong", "crashed", "skipped"]
@@ -127,9 +127,8 @@ def check_calls(word: str, digest: str) -> str:
     """
     found = [text for c in installed_compilers() for text in (*c.command, c.version)]
     key = content_digest("calls", __version__, digest, os.environ.get(ENVIRONMENT, ""), *found)
-    with OnlyWarned():
-        if (known := Cache.open(PROGRAMS).find(key)) is not None:
-            return known.read_text(encoding="utf-8", errors="replace")
+    if (known := recall_content(PROGRAMS, key)) is not None:
+        return known.decode(errors="replace")
     machine = at_one_length(load_machine(word))
     machine = replace(machine, instructions={**machine.instructions, **machine.hints})
     rng = np.random.default_rng(1)
@@ -143,8 +142,7 @@ def check_calls(word: str, digest: str) -> str:
         for encoded in encodings(entry.instruction, rng)[:1]:
             forms.append(EncodedForm(len(forms), entry, tuple(encoded.items()), is_bare=reason is not None))
     version = _read_by_compiler(machine, tuple(forms)) if forms else ""
-    with OnlyWarned():
-        Cache.open(PROGRAMS).keep(key, version.encode())
+    remember_content(PROGRAMS, key, version)
     return version
 
 

@@ -29,7 +29,7 @@ from isamap.machine.allowed import compiler_flags, permission_numbers, support, 
 from isamap.run.blame import Emissions, find_refused_emissions
 from isamap.run.emulated import served_files
 from isamap.source import IsamapError, MissingTool, OnlyWarned, UsageProblem, dataclass, replace
-from isamap.source.cache import Cache, cache_root, digest, own_root
+from isamap.source.cache import Cache, cache_root, digest, own_root, recall_content, remember_content
 from isamap.source.process import run_process
 from isamap.source.progress import Watch, unwatched
 
@@ -485,16 +485,14 @@ def _recall_answer(what: str, words: tuple[str, ...], ask: Callable[[], str]) ->
     """Return a cached output of a program. It is queried again if the program has changed."""
     status = os.stat(words[0])
     key = digest(f"{what} 2", str(status.st_mtime_ns), str(status.st_size), *words)
-    with OnlyWarned():
-        if (known := Cache.open(PROGRAMS).find(key)) is not None:
-            return known.read_text(encoding="utf-8", errors="replace")
+    if (known := recall_content(PROGRAMS, key)) is not None:
+        return known.decode(errors="replace")
     try:
         answer = ask()
     except subprocess.TimeoutExpired as slow:
         raise _too_slow(Path(words[0]).name, slow.timeout, f"the question for its {what}") from None
     if answer:
-        with OnlyWarned():
-            Cache.open(PROGRAMS).keep(key, answer.encode())
+        remember_content(PROGRAMS, key, answer)
     return answer
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from isamap.hw_specs import machine_path
 from isamap.machine import check_machine, checks, list_machines, load_machine, processor
-from isamap.source import MissingTool, SpecProblem
+from isamap.machine.tree import read_entries, read_tree
+from isamap.source import MissingTool, Source, SpecProblem
 from isamap.source.cache import Cache
 
 AVX2 = frozenset(("avx2", "fma", "f16c", "avx", "sse4_2"))
@@ -128,3 +130,15 @@ def test_checking_again_and_detecting_load_nothing_heavy(tmp_path: Path) -> None
     ]
     assert "numpy" in runs[0]
     assert runs[1] == "[]\n"
+
+
+def test_the_entries_of_a_header_are_those_of_the_whole_text() -> None:
+    keys = ("summary", "extends", "target")
+    for name in list_machines():
+        source = Source(name, machine_path(name).read_text(encoding="utf-8"))
+        whole, part = read_tree(source, "language"), read_entries(source, tuple(f"{key}:" for key in keys))
+        found = [
+            [(node := tree.get(key)) and node.span.text.rstrip() for key in keys] for tree in (whole, part)
+        ]
+        assert found[0] == found[1], name
+        assert any(found[1]), name
