@@ -110,7 +110,7 @@ def compile_whole(
     """Return the files of a model's library in their folder. `report` is the place of a table of its layers."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
-    from isamap.graph.layers import layers_of
+    from isamap.graph.layers import constants_by_memory, layers_of
     from isamap.graph.model_library import compile_program_of
     from isamap.graph.partition import no_room
     from isamap.report.access_tables import layers_text
@@ -135,8 +135,10 @@ def compile_whole(
     folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
     summary = _summary(program, made, how, asked.fusion)
     described = [layer_json(layer) for layer in layers]
+    lying = constants_by_memory(made)
     if made.divided:
         summary |= {"host": made.divided.host.name, "layers": described}
+        summary |= {"constants_by_memory_bytes": lying} if lying else {}
     files = dict(emitted.files)
     files["manifest.json"] = manifest_text(summary | {"ortools": ortools_version()}, files)
     paths = [str(path) for path in write_folder(folder, files, force=force)]
@@ -146,7 +148,8 @@ def compile_whole(
         write_text(Path(report), f"{text}\n", overwrite=force)
     lines = [
         f"{program.name} on {made.machine.name}: {made.kernels} kernels in {len(program.steps)} steps",
-        f"workspace: {emitted.workspace_bytes} bytes; weights: {len(emitted.weights)} bytes",
+        f"workspace: {emitted.workspace_bytes} bytes; weights: {len(emitted.weights)} bytes"
+        + "".join(f"; {size} bytes of constants in {memory}" for memory, size in lying.items()),
         *(
             f"`{size.name}` is open: a call gives it, from {size.low} to {size.high}"
             for size in program.sizes

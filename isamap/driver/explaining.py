@@ -25,7 +25,7 @@ from isamap.lower.passes import State
 from isamap.lower.program import Names
 from isamap.lower.register_block import find_chain
 from isamap.lower.tile_results import Results, copy_of_result, value_of
-from isamap.machine import Machine
+from isamap.machine import Machine, home_of
 from isamap.match.mappings.enumerate import statement_mappings
 from isamap.match.mappings.mapping import statement_text
 from isamap.match.moves.transfers import copy_by_axes, find_transfer
@@ -216,7 +216,7 @@ def schedule_accesses(
     kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine, convention: Convention
 ) -> tuple[StatementAccesses, ...]:
     """Return the access counts of each statement of a canonical kernel, in order, for a checked schedule."""
-    home = next(m.name for m in machine.memories.values() if m.kind == "addressable")
+    home = home_of(machine)
     bandwidths = {
         link.target_memory: link.bandwidth_bytes_per_ns
         for link in machine.links

@@ -10,7 +10,7 @@ from isamap.formulate.hierarchy import Memories
 from isamap.formulate.matches import Matches, find_matches
 from isamap.formulate.packable import require_packable
 from isamap.ir import Kernel, Range, product, typical_size, typical_value
-from isamap.machine import Machine, bound_level, line_hints, private_memories, team_level, threads_of
+from isamap.machine import Machine, bound_level, home_of, line_hints, private_memories, team_level, threads_of
 from isamap.match import MoveSearch, move_search_of, scratchpads
 from isamap.plan.problem import Energies, NestProblem, Problem
 from isamap.source import add_up, dataclass
@@ -162,7 +162,7 @@ def energies_of(machine: Machine) -> Energies | None:
             base = machine.memories[base.base]
         if (e := stated.get(base.name)) is not None:
             memories.append((memory.name, e.read_pj / e.access_bytes, e.write_pj / e.access_bytes))
-    home = next(m.name for m in machine.memories.values() if m.kind == "addressable")
+    home = home_of(machine)
     leakage = add_up(e.leakage_pj_per_ns for e in stated.values())
     return Energies(home, tuple(memories), links, leakage)
 

@@ -26,12 +26,12 @@ from isamap.graph.sizes import most_of
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES, Constraint, Index, Kernel, Range, bind, print_routine
 from isamap.lower.program import LoweredProgram
-from isamap.machine import Machine
+from isamap.machine import Machine, home_of, main_memories, memory_of_constants
 from isamap.match.patterns.layouts import stored_blocks
 from isamap.match.refusals.refuse import adds_to_narrowed, can_convert, lacking_abilities
 from isamap.source import IsamapError, MissingTool, NoMapping, Source
 from isamap.source.progress import Watch
-from isamap.stream.memory_layout import ALIGNMENT, main_step
+from isamap.stream.memory_layout import ALIGNMENT, main_step, memories_of
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 from isamap.transform.block_storage import Storage, in_stored_blocks
@@ -57,6 +57,8 @@ class CompiledModelKernel:
     """Its gap, energy, and bytes by level, of the last schedule where several are for parts of the sizes."""
     lowered: LoweredProgram | None = None
     """The program behind the C, where it was asked for."""
+    memories: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The main memories of operands, on a machine with several, as far as they are decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,7 @@ def _parts_of(
     if lowered and constants:
         for block in stored_blocks(load_machine(request.machine)):
             parts = _parts_as_written(
-                request, host, lowered, lambda k, own=block: in_stored_blocks(k, constants, own)
+                request, host, constants, lowered, lambda k, own=block: in_stored_blocks(k, constants, own)
             )
             if not all(part.why for part in parts):
                 return parts
@@ -287,12 +289,12 @@ def _parts_of(
         is_open = any(isinstance(size, Range) for size in complete_sizes(kernel, request.sizes).values())
         late = None if is_open else with_late_starts(kernel)
     if late is None:
-        return _parts_as_written(request, host, lowered)
+        return _parts_as_written(request, host, constants, lowered)
     own = Source(request.kernel.name, print_routine(late))
-    parts = _parts_as_written(replace(request, kernel=own), replace(host, kernel=own), lowered)
+    parts = _parts_as_written(replace(request, kernel=own), replace(host, kernel=own), constants, lowered)
     if not any(part.why for part in parts):
         return parts
-    written = _parts_as_written(request, host, lowered)
+    written = _parts_as_written(request, host, constants, lowered)
     return min(
         parts, written, key=lambda one: (sum(1 for p in one if p.why), sum(p.made.cost_ns for p in one))
     )
@@ -303,7 +305,11 @@ StoreIn = Callable[[Kernel], tuple[Kernel, dict[str, Storage]] | None]
 
 
 def _parts_as_written(
-    request: Request, host: Request, lowered: bool, store: StoreIn = lambda kernel: None
+    request: Request,
+    host: Request,
+    constants: Sequence[str],
+    lowered: bool,
+    store: StoreIn = lambda kernel: None,
 ) -> tuple[KernelPart, ...]:
     """Return the parts of a kernel. Raises: IsamapError if the host does not perform one."""
     text = request.kernel.text
@@ -336,14 +342,19 @@ def _parts_as_written(
             lacks = _lacks(kernel_of(kernel, units, first, behind, "part"), machine)
             if lacks and not is_open:  # the search for mappings would take longer to say the same
                 return tried.setdefault((first, behind), lacks)
-            try:
-                wanted = Source(request.kernel.name, _promise_alignment(own, machine) if lowered else own)
-                tried[first, behind] = make_kernel(replace(request, kernel=wanted), lowered=lowered)
-            except MissingTool:
-                raise
-            except IsamapError as error:
-                found = error.diagnostics[0]
-                tried[first, behind] = found.notes[0] if found.notes else found.message
+            promised, why = _promise_alignment(own, machine) if lowered else own, ""
+            for placed, memories in _placements(promised, constants, machine):
+                try:
+                    wanted = Source(request.kernel.name, placed)
+                    made = make_kernel(replace(request, kernel=wanted), lowered=lowered)
+                    seen = {} if made.lowered is None else memories_of(made.lowered, machine)
+                    return tried.setdefault((first, behind), replace(made, memories=memories | seen))
+                except MissingTool:
+                    raise
+                except IsamapError as error:
+                    found = error.diagnostics[0]
+                    why = found.notes[0] if found.notes else found.message
+            tried[first, behind] = why
         return tried[first, behind]
 
     def split(first: int, behind: int) -> Iterator[KernelPart]:
@@ -367,6 +378,31 @@ def _parts_as_written(
         return KernelPart(*text_of(first, behind), made, why, _temporaries(kernel, made), storage)
 
     return tuple(split(0, len(units)))
+
+
+def _placements(
+    text: str, constants: Sequence[str], machine: Machine
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield a kernel that names the main memories of its operands, and these memories, those to try first first.
+
+    Other tensors are where instructions read and write, and constants where instructions only read, if there are
+    such memories. Otherwise the constants are with the others, or each where the instruction that moves it reads.
+    """
+    if len(main_memories(machine)) == 1:
+        yield text, {}
+        return
+    kernel, home = parse_kernel(Source("kernel", text)), home_of(machine)
+    read = {(o.memory, o.dtype) for i in machine.instructions.values() for o in i.instruction.operands}
+    every: dict[str, dict[str, str]] = {}
+    for memory in dict.fromkeys((memory_of_constants(machine), home, "")):
+        places = {
+            o.name: memory if o.name in constants and (not memory or (memory, o.dtype) in read) else home
+            for o in kernel.operands if o.role != "temp"
+        }  # fmt: skip
+        places = {name: place for name, place in places.items() if place}
+        operands = (replace(o, memory=places.get(o.name)) for o in kernel.operands)
+        every.setdefault(print_routine(replace(kernel, operands=tuple(operands))), places)
+    yield from every.items()
 
 
 def _promise_alignment(text: str, machine: Machine) -> str:
@@ -401,13 +437,11 @@ def _temporaries(kernel: Kernel, made: CompiledModelKernel) -> dict[str, TensorV
 def transfers_of(program: ModelProgram, on_host: Mapping[str, str], machine: Machine) -> list[float]:
     """Return, for each step, the time of transfers between the machines. Units: nanoseconds.
 
-    A tensor is transferred if the reading machine is not the one that wrote it, over the slowest link of main
-    memory. Inputs, results and constants are in main memory, which both machines access.
+    A tensor is transferred if the reading machine is not the one that wrote it, over the slowest link of the
+    memory of results. Inputs, results and constants are in main memory, which both machines access.
     """
-    rates = [
-        link.bandwidth_bytes_per_ns for link in machine.links
-        if machine.memories[link.source_memory].kind == "addressable"
-    ]  # fmt: skip
+    home = home_of(machine)
+    rates = [link.bandwidth_bytes_per_ns for link in machine.links if link.source_memory == home]
     wrote: dict[str, bool] = {}
     found: list[float] = []
     for step in program.steps:

@@ -120,6 +120,23 @@ def layers_of(trace: Trace, library: ModelSource, machine: Machine) -> list[Laye
     return found
 
 
+def constants_by_memory(library: ModelSource) -> dict[str, int]:
+    """Return the bytes of constants in main memories that a machine's kernels name. Units: bytes."""
+    if library.divided is None:
+        return {}
+    made = library.divided.made
+    lying = {
+        (memory, passed.tensor)
+        for step in library.program.steps if isinstance(step, KernelCall) and step.kernel in made
+        for name, passed in step.reads.items() if passed.tensor in library.program.constants
+        if (memory := made[step.kernel].memories.get(name))
+    }  # fmt: skip
+    found: dict[str, int] = {}
+    for memory, tensor in sorted(lying):
+        found[memory] = found.get(memory, 0) + library.program.constants[tensor].nbytes
+    return found
+
+
 def group_by_place(layers: Sequence[Layer]) -> dict[tuple[str, str], list[Layer]]:
     """Return the layers by machine and reason, in order of first occurrence."""
     found: dict[tuple[str, str], list[Layer]] = {}

@@ -32,7 +32,7 @@ from isamap.graph.model_program import (
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
 from isamap.lower.program import LoweredProgram
-from isamap.machine import Machine
+from isamap.machine import Machine, home_of, main_memories
 from isamap.source import UsageProblem
 from isamap.source.progress import Watch
 from isamap.source.records import dataclass, replace
@@ -47,7 +47,7 @@ from isamap.stream.memory_layout import (
     end_of,
     first_address,
     lay_out,
-    main_memory,
+    memories_of,
     memory_sizes,
 )
 from isamap.stream.program_file import ProgramFile, StreamPart
@@ -93,7 +93,8 @@ def assemble_network(
     if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
         said = f"`{control}` calls graphs inside as data decides, and a stream has no branches"
         raise UsageProblem.of("stream-unsupported", said, help="compile it without --emit program")
-    main, tensors = main_memory(machine), place_tensors(program, machine)
+    main, homes = home_of(machine), {name: memories_of(one, machine) for name, one in lowered.items()}
+    tensors = place_tensors(program, machine, homes)
     arrays = dict(tensors)
     numbers, unrolled, changed = list[int](), list[StepCommands](), list[StreamArray]()
     for number, step in enumerate(program.steps):
@@ -101,7 +102,12 @@ def assemble_network(
             changed += [tensors[passed.tensor] for passed in writes_of(step)]
             continue
         watch(f"encode {step.kernel}", number + 1, len(program.steps))
-        own = lay_out(lowered[step.kernel], machine, _operands(step, tensors), end_of(arrays, main))
+        own = lay_out(
+            lowered[step.kernel],
+            machine,
+            _operands(step, tensors, homes[step.kernel], main),
+            end_of(arrays, main),
+        )
         buffers = tuple(a for a in own.values() if a.role == "buffer" and a.memory == main)
         arrays |= {f"{step.kernel}_{number}_{a.name}": a for a in buffers}
         numbers.append(number)
@@ -127,26 +133,37 @@ def assemble_network(
     ends = (align_up(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
     file = ProgramFile(
         program.name, machine.name, machine.digest, {}, encoding.word_bits, len(every),
-        memory_sizes(machine, max((end_of(arrays, main), *ends))),
+        memory_sizes(machine, arrays, max((end_of(arrays, main), *ends))),
         tuple(replace(array, name=name) for name, array in arrays.items()), tuple(words), tables, tuple(parts),
     )  # fmt: skip
     traffic = [
-        replace(_traffic(own, machine, main), share=busiest_ns(own, machine) / busiest_ns(part.commands, machine))
+        replace(_traffic(own, machine), share=busiest_ns(own, machine) / busiest_ns(part.commands, machine))
         for part, own in zip(unrolled, kept, strict=True)
     ]  # fmt: skip
     return NetworkStream(file, tuple(traffic))
 
 
-def place_tensors(program: ModelProgram, machine: Machine) -> dict[str, StreamArray]:
-    """Return all tensors in one map of main memory: inputs and weights, results, and those between steps."""
-    main, step = main_memory(machine), first_address(machine)
-    end, found = step, dict[str, StreamArray]()
+def place_tensors(
+    program: ModelProgram, machine: Machine, homes: Mapping[str, Mapping[str, str]]
+) -> dict[str, StreamArray]:
+    """Return all tensors in main memory: inputs and weights, results, and those between steps.
+
+    `homes` has the memories of kernels' operands, if a machine has several. A constant is in each that is needed.
+    """
+    main, step = home_of(machine), first_address(machine)
+    ends, found = dict.fromkeys(main_memories(machine), step), dict[str, StreamArray]()
     given = {port.passed.tensor for port in program.inputs} | program.constants.keys()
     results = {port.passed.tensor for port in program.outputs}
     ports = [port.passed for port in (*program.inputs, *program.outputs)]
-    every = [*ports, *(p for one in program.steps for p in (*reads_of(one), *writes_of(one)))]
-    for passed in every:
-        if passed.tensor in found:
+    every = [(passed, main) for passed in ports]
+    for one in program.steps:
+        read = [(p, main) for p in reads_of(one)]
+        if isinstance(one, KernelCall) and one.kernel in homes:
+            read = [(p, homes[one.kernel].get(n, main)) for n, p in one.reads.items()]
+        every += [*read, *((p, main) for p in writes_of(one))]
+    for passed, memory in every:
+        name = _name_in(memory, passed.tensor, main)
+        if name in found:
             continue
         role = "in" if passed.tensor in given else "out" if passed.tensor in results else "buffer"
         dtype, shape = DTYPES[passed.dtype], passed.shape
@@ -155,19 +172,26 @@ def place_tensors(program: ModelProgram, machine: Machine) -> dict[str, StreamAr
             dtype, shape = DTYPES["u8"], (constant.nbytes,)
         elif passed.is_part:
             raise _in_part(passed)
-        found[passed.tensor] = StreamArray(passed.tensor, role, main, dtype, shape, end)
-        end = align_up(end + found[passed.tensor].size_bytes, step)
+        found[name] = StreamArray(name, role, memory, dtype, shape, ends[memory])
+        ends[memory] = align_up(ends[memory] + found[name].size_bytes, step)
     return found
 
 
-def _operands(step: KernelCall, tensors: Mapping[str, StreamArray]) -> dict[str, StreamArray]:
+def _name_in(memory: str, tensor: str, main: str) -> str:
+    """Return the name of a tensor's array in a memory."""
+    return tensor if memory == main else f"{tensor}@{memory}"
+
+
+def _operands(
+    step: KernelCall, tensors: Mapping[str, StreamArray], homes: Mapping[str, str], main: str
+) -> dict[str, StreamArray]:
     """Return the places of a kernel's operands. Raises: UsageProblem for a part of a tensor."""
     found: dict[str, StreamArray] = {}
     for role, passed in (("in", step.reads), ("out", step.writes)):
         for name, one in passed.items():
             if one.is_part:
                 raise _in_part(one)
-            place = tensors[one.tensor]
+            place = tensors[_name_in(homes.get(name, main), one.tensor, main)]
             found[name] = StreamArray(name, role, place.memory, DTYPES[one.dtype], one.shape, place.offset)
     return found
 
@@ -177,14 +201,14 @@ def _in_part(passed: TensorView) -> UsageProblem:
     return UsageProblem.of("stream-unsupported", said, help="compile it without --emit program")
 
 
-def _traffic(commands: Sequence[Command], machine: Machine, main: str) -> Traffic:
+def _traffic(commands: Sequence[Command], machine: Machine) -> Traffic:
     """Return the bytes that commands read and write in main memory."""
-    read = written = 0
+    mains, read, written = main_memories(machine), 0, 0
     for command in commands:
         instruction = machine.instructions[command.instruction].instruction
         bound = bound_instruction(instruction, integers(instruction, command.params))
         for name, where in command.operands:
-            if isinstance(where, Address) and where.memory == main:
+            if isinstance(where, Address) and where.memory in mains:
                 operand = bound.operand(name)
                 size = prod(extents(operand)) * operand.dtype.size_bytes
                 read += size if operand.role != "out" else 0
@@ -297,9 +321,11 @@ class StreamedModel:
 
         Raises: VerificationFailed if a word is not an instruction, or an instruction goes wrong.
         """
+        named = {a.name: a.name.removesuffix(f"@{a.memory}") for a in self.stream.arrays}
         given = {
-            n: np.ascontiguousarray(a).reshape(-1).view(np.uint8) for n, a in self.program.constants.items()
-        }
+            name: np.ascontiguousarray(self.program.constants[tensor]).reshape(-1).view(np.uint8)
+            for name, tensor in named.items() if tensor in self.program.constants
+        }  # fmt: skip
         given |= {port.passed.tensor: inputs[port.name] for port in self.program.inputs}
         run = Execution.of(self.stream, self.machine, given)
         parts, at = {part.step: part for part in self.stream.parts}, 0

@@ -35,9 +35,12 @@ if TYPE_CHECKING:
         bound_level,
         caches_from_nearest,
         count_between,
+        home_of,
         is_late_product,
         line_bytes,
         line_hints,
+        main_memories,
+        memory_of_constants,
         private_memories,
         team_level,
         threads_of,
@@ -60,8 +63,8 @@ _HOMES = {
     ),
     "model": (
         "LineHint", "Link", "Machine", "MachineInstruction", "Memory", "ConfigurationState", "bound_level",
-        "caches_from_nearest", "count_between", "is_late_product", "line_bytes", "line_hints",
-        "private_memories", "team_level", "threads_of", "unset_state",
+        "caches_from_nearest", "count_between", "home_of", "is_late_product", "line_bytes", "line_hints",
+        "main_memories", "memory_of_constants", "private_memories", "team_level", "threads_of", "unset_state",
     ),
 }  # fmt: skip
 
@@ -69,10 +72,10 @@ __all__ = [
     "ANSWERS", "PARTS", "ConfigurationState", "EmitArg", "EmitArithmetic", "EmitCall", "EmitNothing",
     "EmitSemantics", "EmitSteps", "EmitValue", "LineHint", "Link", "Machine", "MachineInstruction", "Memory",
     "at_one_length", "bound_level", "caches_from_nearest", "carried_ns", "check_machine", "cost_params",
-    "cost_value", "count_between", "detect_features", "detect_machine", "is_late_product", "join_word",
-    "line_bytes", "line_hints", "list_machines", "load_machine", "machine_digest", "missing_features", "names_in",
-    "passed_when_run", "private_memories", "shared_link", "split_word", "team_level", "threads_of",
-    "unset_state", "with_addressed_registers",
+    "cost_value", "count_between", "detect_features", "detect_machine", "home_of", "is_late_product", "join_word",
+    "line_bytes", "line_hints", "list_machines", "load_machine", "machine_digest", "main_memories",
+    "memory_of_constants", "missing_features", "names_in", "passed_when_run", "private_memories", "shared_link",
+    "split_word", "team_level", "threads_of", "unset_state", "with_addressed_registers",
 ]  # fmt: skip
 
 

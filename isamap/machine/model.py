@@ -300,6 +300,33 @@ class Machine:
         return self.word or self.name
 
 
+@lru_cache(maxsize=32)
+def main_memories(machine: Machine) -> tuple[str, ...]:
+    """Return the memories of callers' arrays, in the order of the description."""
+    return tuple(m.name for m in machine.memories.values() if m.kind == "addressable" and m.base is None)
+
+
+@lru_cache(maxsize=32)
+def home_of(machine: Machine) -> str:
+    """Return the main memory of inputs, results and temporaries: the first that instructions read and write."""
+    mains, (read, written) = main_memories(machine), _touched(machine)
+    return next((name for name in mains if name in read & written), mains[0])
+
+
+@lru_cache(maxsize=32)
+def memory_of_constants(machine: Machine) -> str:
+    """Return the first main memory that instructions only read, or the memory of inputs and results."""
+    read, written = _touched(machine)
+    return next((name for name in main_memories(machine) if name in read - written), home_of(machine))
+
+
+def _touched(machine: Machine) -> tuple[frozenset[str | None], frozenset[str | None]]:
+    """Return the memories that instructions read, and those that they write."""
+    every = [o for item in machine.instructions.values() for o in item.instruction.operands]
+    read, written = ([o.memory for o in every if o.role != role] for role in ("out", "in"))
+    return frozenset(read), frozenset(written)
+
+
 def area_mm2(machine: Machine) -> float | None:
     """Return the sum of the areas that a description states, or None if it states none. Units: square millimetres."""
     units = [unit.count * unit.area_mm2 for unit in machine.units.values() if unit.area_mm2]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import islice
 
 from isamap.lower.program import LoweredProgram
-from isamap.machine import Machine
+from isamap.machine import Machine, home_of
 from isamap.machine.encodings import ProgramFormat
 from isamap.source import UsageProblem
 from isamap.stream.encoding import encode_all, encode_end
-from isamap.stream.memory_layout import ALIGNMENT, align_up, end_of, lay_out, main_memory, memory_sizes
+from isamap.stream.memory_layout import ALIGNMENT, align_up, end_of, lay_out, memory_sizes
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import lay_out_tables, places_in
 from isamap.stream.tokens import assign_tokens
@@ -32,7 +32,7 @@ def assemble(
 ) -> ProgramFile:
     """Return the program as encoded instructions, or only the `first` ones. Raises: UsageProblem."""
     encoding = require_encoding(machine)
-    arrays, main = lay_out(program, machine), main_memory(machine)
+    arrays, main = lay_out(program, machine), home_of(machine)
     commands, last = assign_tokens(list(islice(unroll(program, machine, arrays, most), first)), machine)
     tables = lay_out_tables(commands, machine, main, end_of(arrays, main))
     places = places_in(tables)
@@ -45,7 +45,7 @@ def assemble(
         dict(program.sizes),
         encoding.word_bits,
         len(commands),
-        memory_sizes(machine, max((end_of(arrays, main), *ends))),
+        memory_sizes(machine, arrays, max((end_of(arrays, main), *ends))),
         tuple(arrays.values()),
         tuple(words),
         tables,

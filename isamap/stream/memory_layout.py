@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from math import lcm, prod
 
 from isamap.ir import DType
-from isamap.lower.program import LoweredProgram
-from isamap.machine import Machine
+from isamap.lower.program import Issue, LoweredProgram, MemoryRef
+from isamap.lower.walk import walk
+from isamap.machine import Machine, home_of, main_memories
 from isamap.source import UsageProblem, dataclass
 
 ALIGNMENT = 64
@@ -40,14 +41,18 @@ def lay_out(
     end: int | None = None,
 ) -> dict[str, StreamArray]:
     """Return all arrays by name, with dense tensors. Raises: UsageProblem if an address is unknown."""
-    env, memory = dict(program.sizes), main_memory(machine)
+    env, memory = dict(program.sizes), home_of(machine)
     step = main_step(machine)
     found: dict[str, StreamArray] = dict(placed or {})
-    end = align_up(first_address(machine) if end is None else end, step)
+    ends = dict.fromkeys(main_memories(machine), align_up(first_address(machine), step))
+    ends |= {} if end is None else {memory: align_up(end, step)}
+    homes = memories_of(program, machine)
     for t in (t for t in program.tensors if t.name not in found):
         shape = tuple(_number(extent.evaluate(env)) for extent in t.given or t.shape)
-        found[t.name] = StreamArray(t.name, t.role, memory, t.dtype, shape, end)
-        end = align_up(end + found[t.name].size_bytes, step)
+        own = homes.get(t.name, memory)
+        found[t.name] = StreamArray(t.name, t.role, own, t.dtype, shape, ends[own])
+        ends[own] = align_up(ends[own] + found[t.name].size_bytes, step)
+    end = ends[memory]
     for b in program.buffers:
         shape = (_number(b.elements.evaluate(env)),)
         if b.memory and b.offset is None:
@@ -58,13 +63,26 @@ def lay_out(
     return found
 
 
-def main_memory(machine: Machine) -> str:
-    """Return the memory of callers' arrays. Raises: UsageProblem if there are several."""
-    names = [m.name for m in machine.memories.values() if m.kind == "addressable" and m.base is None]
-    if len(names) != 1:
-        said = f"a program has one image of memory, and {machine.name} has {len(names)} addressable ones"
-        raise UsageProblem.of("stream-unsupported", said)
-    return names[0]
+def memories_of(program: LoweredProgram, machine: Machine) -> dict[str, str]:
+    """Return the memory in which issues access each tensor, if a machine has several main memories.
+
+    Raises: UsageProblem for a tensor that they access in two of them.
+    """
+    mains, names = main_memories(machine), {t.name for t in program.tensors}
+    found: dict[str, str] = {}
+    if len(mains) == 1:
+        return found
+    for issue in (n for node in program.body for n in walk([node]) if isinstance(n, Issue)):
+        item = machine.instructions[issue.instruction].instruction
+        for operand, where in issue.operands:
+            memory = item.operand(operand).memory
+            if not isinstance(where, MemoryRef) or where.buffer not in names or memory not in mains:
+                continue
+            if found.setdefault(where.buffer, memory) != memory:
+                said = f"`{where.buffer}` is accessed in {found[where.buffer]} and in {memory}"
+                advice = f"name its memory in the kernel, for example `@ {memory}`"
+                raise UsageProblem.of("stream-unsupported", said, help=advice)
+    return found
 
 
 def first_address(machine: Machine) -> int:
@@ -75,29 +93,33 @@ def first_address(machine: Machine) -> int:
 
 def main_step(machine: Machine) -> int:
     """Return the alignment in main memory that makes addresses fit their fields. Units: bytes."""
-    memory = main_memory(machine)
+    mains = main_memories(machine)
     units = (
         item.encoding.unit_of(operand.name)
         for item in machine.instructions.values()
         for operand in item.instruction.operands
-        if operand.memory == memory and item.encoding is not None
+        if operand.memory in mains and item.encoding is not None
     )
     return lcm(ALIGNMENT, *units)
 
 
 def end_of(arrays: Mapping[str, StreamArray], memory: str) -> int:
     """Return the first free aligned offset after all arrays of a memory. Units: bytes."""
-    return max(align_up(a.offset + a.size_bytes, ALIGNMENT) for a in arrays.values() if a.memory == memory)
+    ends = (align_up(a.offset + a.size_bytes, ALIGNMENT) for a in arrays.values() if a.memory == memory)
+    return max(ends, default=0)
 
 
-def memory_sizes(machine: Machine, used: int) -> dict[str, int]:
-    """Return the sizes of the memories with arrays. For main memory, it is the used part. Units: bytes."""
+def memory_sizes(machine: Machine, arrays: Mapping[str, StreamArray], used: int) -> dict[str, int]:
+    """Return the sizes of the memories with arrays. Units: bytes.
+
+    Of main memories it is the part with arrays; `used` is that of the one with inputs and results.
+    """
     scratch = {
         name: size
         for name, memory in machine.memories.items()
         if memory.kind == "scratchpad" and (size := memory.capacity_bytes) is not None
     }
-    return {main_memory(machine): used, **scratch}
+    return {m: end_of(arrays, m) for m in main_memories(machine)} | {home_of(machine): used} | scratch
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

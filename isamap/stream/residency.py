@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from isamap.ir import Instruction
 from isamap.ir.walk import is_copy
-from isamap.machine import Machine
+from isamap.machine import Machine, home_of, main_memories
 from isamap.source.records import dataclass, field, replace
 from isamap.stream.accesses import AccessedBytes, accesses
 from isamap.stream.command import Address, Command, bound_instruction, extents, integers
-from isamap.stream.memory_layout import ALIGNMENT, StreamArray, main_memory
+from isamap.stream.memory_layout import ALIGNMENT, StreamArray
 from isamap.stream.order import NEVER, room
 from isamap.stream.timing import command_times
 
@@ -91,7 +91,8 @@ class _Trace:
     """The values in all scratchpads while commands are visited in order."""
 
     machine: Machine
-    main: str
+    mains: tuple[str, ...]
+    """All main memories. Commands write the first one only; the others have constants."""
     scratchpads: frozenset[str]
     values: list[_Value] = field(default_factory=list[_Value])
     parents: list[int] = field(default_factory=list[int])
@@ -123,7 +124,7 @@ class _Trace:
         now, item = len(self.used), self.machine.instructions[command.instruction]
         touched = list(accesses(command, item.instruction))
         inner = [n for n, access in enumerate(touched) if access.memory in self.scratchpads]
-        outer = tuple(a for a in touched if a.memory == self.main)
+        outer = tuple(a for a in touched if a.memory in self.mains)
         read = {n: self._owning(touched[n]) for n in inner if touched[n].is_read}
         for values in read.values():
             self._join(values, now)
@@ -131,14 +132,15 @@ class _Trace:
         tiles, rows = None, None
         is_move = len(inner) == 1 and len(touched) <= 2 and len(inner) + len(outer) == len(touched)
         if is_move and all(operand.domain is None for operand in item.instruction.operands):
-            key, rows = _tile_key(command, item.instruction, self.main)
+            key, rows = _tile_key(command, item.instruction, self.mains)
             tiles = self._known[key]
         for n in (n for n in inner if touched[n].is_written):
             used[n] = self._write(touched[n], read.get(n, ()), now)
             if tiles is not None and not read and not any(a.is_written for a in outer):
                 own = self.values[used[n]]
                 own.since = max(map(self._changed, outer), default=NEVER)
-                if rows is not None and not any(tile.time >= own.since for tile in tiles):
+                is_known = any(tile.time >= own.since for tile in tiles)
+                if rows is not None and not is_known and outer[0].memory == self.mains[0]:
                     tiles += self._joined_rows(*rows, outer[0])
                 own.equal, own.earlier, own.is_load = tiles, len(tiles), bool(outer)
                 own.saved_ns = command_times(command, self.machine)[0]
@@ -197,18 +199,25 @@ class _Trace:
 
     def _changed(self, access: AccessedBytes) -> int:
         """Return when the main memory bytes of an access were last written."""
+        if access.memory != self.mains[0]:
+            return NEVER
         self._written = room(self._written, access.end)
         return int(access.of(self._written).max())
 
 
-def _tile_key(command: Command, instruction: Instruction, main: str) -> tuple[object, _Rows | None]:
+def _tile_key(
+    command: Command, instruction: Instruction, mains: Sequence[str]
+) -> tuple[object, _Rows | None]:
     """Return a key that equal tiles have in common, and the rows if the command copies, or None.
 
     The key is a place in main memory with a layout, or a computation. Rows have a kind, and their addresses in main
     memory and in the scratchpad.
     """
     every = [w for _, w in command.operands if isinstance(w, Address)]
-    (inner,), outer = (w for w in every if w.memory != main), tuple(w for w in every if w.memory == main)
+    (inner,), outer = (
+        (w for w in every if w.memory not in mains),
+        tuple(w for w in every if w.memory in mains),
+    )
     if not is_copy(instruction):
         return (command.instruction, command.params, inner.memory, inner.strides, outer), None
     operand = bound_instruction(instruction, integers(instruction, command.params)).operands[0]
@@ -236,7 +245,8 @@ def keep_tiles(parts: Sequence[StepCommands], machine: Machine) -> list[list[Com
     if machine.program is not None and machine.program.bundle is not None:
         return [list(part.commands) for part in parts]
     scratchpads = frozenset(name for name, m in machine.memories.items() if m.kind == "scratchpad")
-    trace = _Trace(machine, main_memory(machine), scratchpads)
+    home = home_of(machine)
+    trace = _Trace(machine, (home, *(m for m in main_memories(machine) if m != home)), scratchpads)
     for part in parts:
         for array in part.changed:
             trace.change(array)
@@ -511,16 +521,17 @@ def _drop_dead_stores(
     All of a tensor is needed at the end of its step: the host, the caller or `verify` may read it.
     """
     commands = [command for part in parts for command in part.commands]
-    most = max((a.end for touched in trace.outside for a in touched), default=0)
+    outside = [[a for a in touched if a.memory == trace.mains[0]] for touched in trace.outside]
+    most = max((a.end for touched in outside for a in touched), default=0)
     is_read, end = np.zeros(most, np.bool_), len(commands)
     for part in reversed(parts):
         numbers = range(end - len(part.commands), end)
         end = numbers.start
-        for access in (a for n in numbers for a in trace.outside[n] if a.is_written):
+        for access in (a for n in numbers for a in outside[n] if a.is_written):
             inside = any(a.offset <= access.address < a.offset + a.size_bytes for a in part.own)
             access.of(is_read)[...] = not inside
         for n in (n for n in reversed(numbers) if is_needed[n]):
-            stored = [a for a in trace.outside[n] if a.is_written and not a.is_read]
+            stored = [a for a in outside[n] if a.is_written and not a.is_read]
             written = (
                 o
                 for o in machine.instructions[commands[n].instruction].instruction.operands
@@ -529,5 +540,5 @@ def _drop_dead_stores(
             if len(stored) == sum(1 for _ in written) and not any(a.of(is_read).any() for a in stored):
                 is_needed[n] = False
                 continue
-            for access in sorted(trace.outside[n], key=lambda a: a.is_read):
+            for access in sorted(outside[n], key=lambda a: a.is_read):
                 access.of(is_read)[...] = access.is_read

@@ -16,6 +16,7 @@ import onnx
 from quantised_networks import inverted_residual, residual, two_layers
 
 from isamap.cli.command_line import run
+from isamap.graph.graph_file import read_folder
 from isamap.graph.host_fallback import with_known_numbers, writes_borders
 from isamap.graph.model_program import KernelCall, ModelProgram, Port, TensorView
 from isamap.ir import interpret
@@ -354,3 +355,47 @@ def test_a_listing_of_a_network_and_a_stream_without_a_host_are_refused(
         assert found["diagnostics"][0]["code"] == "usage"
     found = answer(capsys, "compile", model, "--hw", "generic-c", "--emit", "program", rc=2)
     assert found["diagnostics"][0]["code"] == "no-encoding"
+
+
+FLASH = str(Path(__file__).parents[1] / "data" / "machines" / "edge-flash.yaml")
+ETHOS = str(Path(__file__).parents[1] / "data" / "machines" / "ethos-u55.yaml")
+
+
+def test_constants_of_a_stream_lie_in_the_main_memory_that_instructions_only_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fault once put them in the first main memory: a stream had one image of memory."""
+    model, out = str(residual(tmp_path / "residual.onnx")), tmp_path / "net"
+    words = ["--hw", FLASH, "--heuristic", "greedy"]
+    made = answer(capsys, "compile", model, *words, "--emit", "program", "-o", str(out))
+    assert {layer["machine"] for layer in made["layers"]} == {"edge-flash"}
+    stream = read_program(next(out.glob("*.program")).read_bytes(), "residual")
+    program = read_folder(out / "graph.json")
+    where = {(a.name.removesuffix("@flash") in program.constants, a.memory) for a in stream.arrays}
+    assert where == {(True, "flash"), (False, "dram")}, "everything else is where instructions write"
+    assert stream.memories["flash"] >= sum(array.nbytes for array in program.constants.values())
+    found = answer(capsys, "verify", model, *words, "--program", str(out))
+    assert all(layer["verified"] for layer in found["layers"])
+    timed = answer(capsys, "run", model, *words, "--program", str(out))
+    assert timed["stream"]["busy_ns"]["flash"] > 0
+
+
+def test_a_machine_reads_weights_from_flash_whatever_memory_its_description_names_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fault once charged transfers between machines at the rate of flash, which no activation crosses."""
+    text = Path(ETHOS).read_text(encoding="utf-8")
+    sram, flash = "  memory sram: addressable(bytes = 4 MiB);\n", "  memory flash: addressable();\n"
+    assert sram + flash in text
+    machine = tmp_path / "ethos-u55.yaml"
+    machine.write_text(text.replace(sram + flash, flash + sram))
+    model = str(two_layers(tmp_path / "two.onnx"))
+    words = ["--hw", str(machine), "--heuristic", "greedy"]
+    made = answer(capsys, "compile", model, *words, "-o", str(tmp_path / "out"))
+    own = [layer for layer in made["layers"] if layer["machine"] == "ethos-u55"]
+    assert [layer["operators"][0] for layer in own] == ["QLinearConv", "QLinearConv"]
+    assert made["constants_by_memory_bytes"] == {"flash": 9 * 16 * 32 + 32 * 32 + 2 * 32 * (4 + 4)}
+    last = next(layer for layer in made["layers"] if "Sin" in layer["operators"])
+    assert last["transfer_ns"] == 8 * 8 * 32 / 4, "bytes over the link of 4 bytes per ns"
+    found = answer(capsys, "verify", model, *words)
+    assert all(layer["verified"] for layer in found["layers"])

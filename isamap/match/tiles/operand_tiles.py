@@ -19,7 +19,7 @@ from math import prod
 from isamap.ir import Cast, Const, DType, Expr, Index, Kernel, Operand, Read, product, substitute_expr
 from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import map_reads
-from isamap.machine import Machine
+from isamap.machine import Machine, home_of, main_memories
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.operand_loads.load_request import (
     LoadRequest,
@@ -476,19 +476,20 @@ def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
 def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
     """Return the search for moves of a kernel's arrays, with its caches. Raises: NoMapping for an unknown memory."""
     placed = {o.name: o.memory for o in kernel.operands if o.memory is not None}
-    mains = [m.name for m in machine.memories.values() if m.kind == "addressable"]
+    mains = main_memories(machine)
     for operand in (o for o in kernel.operands if o.name in placed and o.memory not in mains):
         said = f"`{operand.name}` is in `{operand.memory}`, which is not a main memory of {machine.name}"
         help_ = f"write one of: {', '.join(mains)}; or leave out `@ {operand.memory}`"
         raise NoMapping.of("unknown-memory", said, operand.span, help=help_)
+    passing = frozenset(o.name for o in kernel.operands if o.role == "temp")
     return MoveSearch(
         machine,
         layouts(kernel),
         alignments=stated_alignments(kernel),
         steps=stated_strides(kernel),
         strict=kernel.strict,
-        passing=frozenset(o.name for o in kernel.operands if o.role == "temp"),
-        main=placed,
+        passing=passing,
+        main=placed | (dict.fromkeys(passing, home_of(machine)) if len(mains) > 1 else {}),
         ordered=bounding_axes(statements(kernel)),
         short_indices=have_short_indices(kernel),
         index_types={o.name: o.dtype for o in kernel.operands if o.domain is not None},

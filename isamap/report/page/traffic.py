@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from isamap.lower.program import LoweredProgram
-from isamap.machine import Machine
+from isamap.machine import Machine, home_of
 from isamap.plan.access_counts import StatementAccesses
 from isamap.plan.problem import Problem
 from isamap.report.columns import Row, bytes_text, energy_text
@@ -35,11 +35,6 @@ class LevelBytes:
     @property
     def total_bytes(self) -> float:
         return self.read_bytes + self.written_bytes
-
-
-def home_of(machine: Machine) -> str:
-    """Return the name of the memory of tensors."""
-    return next(m.name for m in machine.memories.values() if m.kind == "addressable")
 
 
 def memory_of_arrays(program: LoweredProgram, machine: Machine) -> Mapping[str, str]:
