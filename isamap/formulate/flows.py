@@ -37,8 +37,8 @@ from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand, wit
 from isamap.source import add_up, dataclass, replace
 from isamap.transform.companions import CompanionValues, fused_result
 
-Moved = tuple[str, float]
-"""An instruction, and the time of all its moves. Units: nanoseconds."""
+Moved = tuple[str, float, int]
+"""An instruction, and the time and the elements of all its moves. Units: nanoseconds."""
 
 
 def with_flows(
@@ -192,12 +192,14 @@ def _of_sums(moves: _Moves, found: CompanionValues, ways: Sequence[WayOut]) -> F
     def latency_ns(moved: Moved) -> float:
         return issue_latency_ns(moves.search.machine, moved[0], moved[1] / moves.tiles)
 
+    # Other inputs of an epilogue are loaded while the sums are computed.
+    behind = [each[way.brought :] for each, way in zip(out, ways, strict=True)]
     return Flow(
         _busy(moves, begun),
-        _busy(moves, chain.from_iterable(out), _filled_once(ways)),
-        add_up(each[0][1] for each in out),
-        add_up(map(latency_ns, chain.from_iterable(out))),
-        turn_ns=add_up(latency_ns(each[0]) for each in out) + max(map(latency_ns, begun), default=0.0),
+        _busy(moves, (*chain.from_iterable(out), *_filled_once(ways))),
+        add_up(each[0][1] for each in behind),
+        add_up(map(latency_ns, chain.from_iterable(behind))),
+        turn_ns=add_up(latency_ns(each[0]) for each in behind) + max(map(latency_ns, begun), default=0.0),
     )
 
 
@@ -230,7 +232,9 @@ def _initial_moves(moves: _Moves, first: OperandTile) -> list[Moved]:
     if find_zeroing(first, moves.tile, moves.search):
         return []
     set_by = _held_beginning(moves, first)
-    return _fillings(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
+    if set_by is None:
+        return _fillings(moves, first)
+    return [(set_by.instruction, set_by.cost_ns * moves.tiles, moves.elements)]
 
 
 def _store_paths(moves: _Moves, found: CompanionValues) -> list[WayOut] | None:
@@ -246,7 +250,7 @@ def _registers_of_chains(ways: Sequence[WayOut], machine: Machine) -> dict[str, 
     most: dict[str, int] = {}
     for way in ways:
         made = Counter[str]()
-        for instruction in (machine.instructions[name].instruction for name, _ in way.moves):
+        for instruction in (machine.instructions[name].instruction for name, *_ in way.moves):
             for o in instruction.operands:
                 if o.role == "out" and o.memory:
                     made[o.memory] += registers_of(instruction, o.name, {})
@@ -261,10 +265,13 @@ def _fillings(moves: _Moves, operand: OperandTile) -> list[Moved]:
     if operand.subject != operand.fill:
         cleared *= _zeroed_share(moves, operand)
         move = _move_of(moves, operand).move
-        found.append((move.instruction, move.cost_ns * moves.elements))
-        found += [(name, ns * moves.elements + _waits_ns(moves, name)) for name, ns in move.computing]
+        found.append((move.instruction, move.cost_ns * moves.elements, moves.elements))
+        found += [
+            (name, ns * moves.elements + _waits_ns(moves, name), moves.elements)
+            for name, ns in move.computing
+        ]
     if cleared > 0 and clearing is not None:
-        found.append((clearing.instruction, clearing_ns(clearing, moves.search) * cleared))
+        found.append((clearing.instruction, clearing_ns(clearing, moves.search) * cleared, moves.elements))
     return found
 
 
@@ -327,24 +334,25 @@ def _depths(moves: _Moves) -> tuple[int, int]:
 
 
 def _stores_of(moves: _Moves, way: WayOut) -> list[Moved]:
-    """Return the moves that store all tiles of a result. Only existing elements leave the scratchpads."""
-    *before, (last, last_ns) = way.moves
-    of_each = last_ns / prod(moves.operand.cell_shape)
-    return [*((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]
+    """Return the moves that store all tiles of a result. Only existing elements enter and leave the scratchpads."""
+    *before, (last, last_ns, _) = way.moves
+    size = prod(moves.operand.cell_shape)
+    first = [(name, ns * moves.tiles, -(-count * moves.elements // size)) for name, ns, count in before]
+    return [*first, (last, last_ns / size * moves.elements, moves.elements)]
 
 
-def _filled_once(ways: Iterable[WayOut]) -> Iterator[tuple[str, float, int]]:
-    """Yield the moves that fill a buffer once for all tiles, with the number of elements."""
+def _filled_once(ways: Iterable[WayOut]) -> Iterator[Moved]:
+    """Yield the moves that fill a buffer once for all tiles."""
     for way in ways:
         kept = (buffer for buffer in way.buffers[1:] if buffer.kept)
-        for (name, ns), buffer in zip(way.once, kept, strict=True):
+        for (name, ns, _), buffer in zip(way.once, kept, strict=True):
             yield name, ns, prod(buffer.shape)
 
 
-def _busy(moves: _Moves, moved: Iterable[Moved], once: Iterable[tuple[str, float, int]] = ()) -> Busy:
-    """Return the busy time of units and shared links for some moves. `once` are moves with element counts."""
+def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
+    """Return the busy time of units and shared links for some moves."""
     machine, found = moves.search.machine, dict[str, float]()
-    for name, ns, elements in (*((name, ns, moves.elements) for name, ns in moved), *once):
+    for name, ns, elements in moved:
         unit = machine.instructions[name].cost.unit
         found[unit] = found.get(unit, 0.0) + ns
         crossed = shared_link(machine, name)

@@ -116,3 +116,51 @@ def test_sums_that_registers_hold_for_a_part_of_them_go_out_and_come_back(m: int
     for unit, busy_ns in found.busy_ns:
         assert made.schedule.cost_ns >= 0.95 * busy_ns, unit
     assert 0.6 < made.schedule.cost_ns / found.total_ns < 1.2, "fillings that many moves are issued for wait"
+
+
+WITH_RESIDUAL = """kernel residual() {
+  in X: i8[14, 14, 64];
+  in F: i8[64, 256];
+  in bias: i32[256];
+  in scales: f32[256];
+  in Z: i8[14, 14, 256];
+  out Y: i8[14, 14, 256];
+  temp S: i32[14, 14, 256];
+  for p in 14, q in 14, k in 256 { S[p, q, k] = 0; }
+  for p in 14, q in 14, k in 256, c in 64 { S[p, q, k] += i32(X[p, q, c]) * i32(F[c, k]); }
+  for p in 14, q in 14, k in 256 {
+    Y[p, q, k] = sat_i8(round(f32(i32(Z[p, q, k]) - i32(i8(7))) * 1.9 +
+        f32(i32(sat_i8(round(f32(S[p, q, k] + bias[k]) * scales[k], even) + 5)) - i32(i8(5))) * 1.1, even) + -128);
+  }
+}
+"""
+
+
+def test_other_inputs_of_an_epilogue_cross_the_link_by_their_bytes_and_make_no_sum_wait() -> None:
+    """A fault once charged a bias of each column as many elements as the tile of sums has, 4 times the tensor.
+
+    It also took the load of the residual for the time after which the next sums may begin. Tiles of several rows
+    of the image were too dear by both, and those of one row, 14 of 32 pixels, were taken.
+    """
+    made = compile_kernel(Request(Source("r.ir", WITH_RESIDUAL), "edge-npu", {}, heuristic="greedy"), "emit")
+    assert made.problem is not None
+    assert made.schedule is not None
+    assert made.schedule.cost_ns is not None
+    assert made.program is not None
+    assert made.machine is not None
+    options = [
+        o for nest in made.problem.nests for o in nest.options if any(f.statement == 2 for f in o.fusions)
+    ]
+    flows = [
+        f for o in options for operand in o.operands if (f := operand.staging.flow) is not None and f.finished
+    ]
+    moved = (
+        2 * 14 * 14 * 256 + 14 * 2 * 4 * 256
+    )  # residual and results, and at most biases and scales for each row
+    assert flows
+    assert all(dict(flow.finished)["dram"] <= moved / 16 for flow in flows)
+    assert all(flow.first_ns <= dict(flow.finished)["vector"] for flow in flows)
+    (nest,) = made.schedule.nests
+    assert "m: p.q" in str(nest.mapping), "a tile has pixels of several rows"
+    simulated_ns = simulate(made.program, made.machine, made.problem).total_ns
+    assert made.schedule.cost_ns == pytest.approx(simulated_ns, rel=0.15)

@@ -30,8 +30,8 @@ from isamap.match.tiles.written_values import Written
 from isamap.source import add_up, dataclass, field
 from isamap.transform import distinct_reads, reads, symbols
 
-Moves = tuple[tuple[str, float], ...]
-"""Instructions in execution order, each with its time for all elements of a tile. Units: nanoseconds."""
+Moves = tuple[tuple[str, float, int], ...]
+"""Instructions in execution order, each with its time for a tile, and its elements. Units: nanoseconds."""
 
 # What is kept takes no more than such a part of its scratchpad.
 MOST_PART = 8
@@ -73,9 +73,9 @@ class WayOut:
 
     `buffers` are the buffer of the computed result, then those of other inputs, and of the parts of a `cut`
     value. There is none if one instruction performs the whole path. `moves` are the instructions in order,
-    each with its time for all of a tile. `held` is true if the result comes from the registers that hold
-    the sums. `once` are the moves that fill buffers for all tiles together. Units: nanoseconds; `cost_ns`
-    per element, computing and moving it.
+    each with its time for all of a tile, and with the elements that it moves; the first `brought` of them load
+    other inputs. `held` is true if the result comes from the registers that hold the sums. `once` are the moves
+    that fill buffers for all tiles together. Units: nanoseconds; `cost_ns` per element, computing and moving it.
     """
 
     buffers: tuple[BufferOnTheWay, ...]
@@ -84,6 +84,7 @@ class WayOut:
     held: bool = False
     cut: Cut = ()
     once: Moves = ()
+    brought: int = 0
 
     def bytes_of(self, memory: str) -> int:
         """Return the bytes of a scratchpad that the buffers take."""
@@ -108,7 +109,7 @@ def stored_way_out(
     at_once = find_dma(copy, moved, search)
     if at_once is not None:
         elements = prod(count.value or 1 for count in moved.values())
-        return WayOut((), at_once.cost_ns, ((at_once.instruction, at_once.cost_ns * elements),))
+        return WayOut((), at_once.cost_ns, ((at_once.instruction, at_once.cost_ns * elements, elements),))
     return _through_buffers(acc, copy, counts, tile if written.alone else None, home, search, held=False)
 
 
@@ -169,8 +170,9 @@ def _through_buffers(
             found = _moves(copy, counts, cells, buffers, search, cut, acc if held else None)
             if found is not None:
                 once, moves = found
-                cost_ns = add_up(ns for _, ns in moves) / prod(acc.cell_shape)
-                return WayOut(buffers, cost_ns, moves, held, cut, once)
+                cost_ns = add_up(ns for _, ns, _ in moves) / prod(acc.cell_shape)
+                brought = sum(not b.kept for b in buffers[1 : 1 + len(others)])
+                return WayOut(buffers, cost_ns, moves, held, cut, once, brought)
     return None
 
 
@@ -300,7 +302,7 @@ def _moves(
     elements = prod(buffers[0].shape)
     if holding is not None:
         delivered = find_delivered(copy, cells, holding, names, None, search)
-        moves.append(None if delivered is None else _chain(delivered, 1))
+        moves.append(None if delivered is None else _chain(delivered, 1, elements))
     else:
         moves += [
             _at_once(part, counts, elements, search) or _by_registers(part, counts, elements, search)
@@ -315,17 +317,18 @@ def _moves(
 
 def _at_once(copy: Copy, counts: Mapping[str, Index], elements: int, search: MoveSearch) -> Moves | None:
     found = find_dma(copy, counts, search)
-    return None if found is None else ((found.instruction, found.cost_ns * elements),)
+    moved = prod(count.value or 1 for counter, count in counts.items() if counter in copy.counters)
+    return None if found is None else ((found.instruction, found.cost_ns * elements, moved),)
 
 
 def _by_registers(copy: Copy, counts: Mapping[str, Index], elements: int, search: MoveSearch) -> Moves | None:
     """Return the chain that loads sums from their buffer, computes a value, and stores it in the next buffer."""
     found = find_transfer(copy, counts, search)
-    return None if found is None else _chain(found.store, elements // found.width)
+    return None if found is None else _chain(found.store, elements // found.width, elements)
 
 
-def _chain(found: OperandMove, times: int) -> Moves:
-    return tuple((step.instruction, ns * times) for step, ns in timed_steps(found))
+def _chain(found: OperandMove, times: int, elements: int) -> Moves:
+    return tuple((step.instruction, ns * times, elements) for step, ns in timed_steps(found))
 
 
 def find_delivered(
