@@ -15,7 +15,7 @@ from math import inf
 from isamap.formulate.binding import bound_options
 from isamap.formulate.build import build_problem
 from isamap.formulate.frame import Frame
-from isamap.formulate.fusable import offered_once
+from isamap.formulate.fusable import offer_once
 from isamap.formulate.matches import Matches
 from isamap.formulate.outline import Outline, outlines
 from isamap.formulate.packable import packed_in
@@ -155,7 +155,7 @@ class _Judge:
         the limit.
         """
         nest = NestProblem(self.number, (option,), iterations=self.frame.iterations[self.number])
-        opened = open_options(replace(self.bare, nests=offered_once((nest,))), nest, self.model, {})
+        opened = open_options(replace(self.bare, nests=offer_once((nest,))), nest, self.model, {})
         floor = min((o.floor_ns for o in opened), default=inf)
         if splits and floor < limit_ns < inf:
             floor = min(self._raised_ns(own, limit_ns) for own in opened)
