@@ -74,12 +74,12 @@ def _turn(folder: Path) -> Generator[bool]:
         yield False
         return
     try:
-        yield _waited_for(lambda: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        yield _take_in_time(lambda: fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB))
     finally:
         os.close(handle)
 
 
-def _waited_for(take: Callable[[], None]) -> bool:
+def _take_in_time(take: Callable[[], None]) -> bool:
     """Return whether a lock could be taken before the time limit."""
     end = time.monotonic() + PATIENCE_S
     while True:

@@ -36,7 +36,7 @@ def bound_options(option: NestOption, machine: Machine) -> Iterator[NestOption]:
     most = level.count or min(level.most or 1, max(FEW, ROUNDS * level.at_once))
     counts = [level.count] if level.count else [1 << n for n in range(1, most.bit_length()) if 1 << n <= most]
     axes = [axis for axis in option.axes if _may_bind(axis, option)]
-    ways = [bound for count in counts for bound in _ways(axes, count)]
+    ways = [bound for count in counts for bound in _instance_counts(axes, count)]
     if level.count is None or not ways:  # one instance alone, while others are idle
         yield option
     for bound in ways:
@@ -51,7 +51,7 @@ def _may_bind(axis: TileAxis, option: NestOption) -> bool:
     return not axis.is_reduction and axis.name not in windows and option.carried is None
 
 
-def _ways(axes: list[TileAxis], count: int) -> Iterator[dict[str, int]]:
+def _instance_counts(axes: list[TileAxis], count: int) -> Iterator[dict[str, int]]:
     """Yield numbers of instances along one or two axes, so that each instance has a tile."""
     issues = {axis.name: -(-axis.extent // axis.tile) for axis in axes}
     for axis in axes:

@@ -61,7 +61,7 @@ def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
         ):
             chain.insert(0, before)
         parts = [part for n in chain if isinstance(part := found[n], WrittenKernel)]
-        if isinstance(step, WrittenKernel) and len(chain) == CHAIN_KERNELS and _pays(parts):
+        if isinstance(step, WrittenKernel) and len(chain) == CHAIN_KERNELS and _saves_time(parts):
             for n in chain:
                 found[n] = None
             found[number] = _join_parts(parts)
@@ -85,7 +85,7 @@ def _producer(
     return there[0] if len(there) == 1 else None
 
 
-def _pays(parts: Sequence[WrittenKernel]) -> bool:
+def _saves_time(parts: Sequence[WrittenKernel]) -> bool:
     """Return whether joining these parts saves time: two products, with the larger tensor between them."""
     first, rows, last = parts
     products = [any(" * " in text and "+=" in text for text in part.statements) for part in parts]

@@ -228,7 +228,7 @@ class Index:
 
     @property
     def symbols(self) -> frozenset[str]:
-        """All names in it, those inside `/` and `%` included."""
+        """All names in the index, also inside `/` and `%`."""
         if self._symbols is None:
             found = frozenset(s for m, _ in self.terms for atom in m for s in _atom_symbols(atom))
             object.__setattr__(self, "_symbols", found)

@@ -201,7 +201,7 @@ def _shift_bounds(low: Bounds, high: Bounds) -> Bounds | None:
     return min(low[0] >> n for n in by), max(high[0] >> n for n in by)
 
 
-def _near(x: Any, e: Any) -> Any:
+def _least_size(x: Any, e: Any) -> Any:
     """Return the smallest absolute value within the error of x, where most functions are steepest."""
     return np.maximum(np.abs(x) - e, 0.0)
 
@@ -214,7 +214,7 @@ def _slope_of_tangent(x: Any, e: Any) -> Any:
 def _slopes_of_arc(given: Any, errors: Any) -> Any:
     """Return the partial derivatives of atan2, infinite where y may change its sign and x is negative."""
     (y, x), (ey, ex) = given, errors
-    size = _near(y, ey) ** 2 + _near(x, ex) ** 2
+    size = _least_size(y, ey) ** 2 + _least_size(x, ex) ** 2
     cut = (np.abs(y) <= ey) & (x - ex <= 0)
     return np.where(cut, np.inf, np.abs(x) / size), np.where(cut & (ey > 0), np.inf, np.abs(y) / size)
 
@@ -291,15 +291,15 @@ _ROWS = (
     Op("log1p", 1, "float", np.log1p, ulp=2, takes=(-1, inf), monotone="rising",
        derivative=("w / (1 + a)",), slope=lambda x, e: 1 / np.abs(1 + x), c="log1p", aten=("log1p",)),
     Op("tanh", 1, "float", np.tanh, ulp=4, saturates=True, image=(-1, 1), monotone="rising", reach=inf,
-       derivative=("w * (1 - y*y)",), slope=lambda x, e: 1 - np.tanh(_near(x, e)) ** 2,
+       derivative=("w * (1 - y*y)",), slope=lambda x, e: 1 - np.tanh(_least_size(x, e)) ** 2,
        c="tanh", onnx=("Tanh",), aten=("tanh",)),
     Op("sigmoid", 1, "float", _sigmoid, ulp=4, saturates=True, image=(0, 1), monotone="rising", reach=inf,
        derivative=("w * (y * (1 - y))",),
-       slope=lambda x, e: 1 / (2 + 2 * np.cosh(np.minimum(_near(x, e), 700.0))),
+       slope=lambda x, e: 1 / (2 + 2 * np.cosh(np.minimum(_least_size(x, e), 700.0))),
        c="1.0 / (1.0 + exp(-x))", onnx=("Sigmoid",), aten=("sigmoid",)),
     Op("erf", 1, "float", _erf, ulp=4, saturates=True, image=(-1, 1), monotone="rising", reach=8,
        derivative=("1.1283791670955126*w * exp(-(a*a))",),
-       slope=lambda x, e: 2 / np.sqrt(pi) * np.exp(-(_near(x, e) ** 2)),
+       slope=lambda x, e: 2 / np.sqrt(pi) * np.exp(-(_least_size(x, e) ** 2)),
        c="erf", onnx=("Erf",), aten=("erf",)),
     Op("sin", 1, "float", np.sin, ulp=2, image=(-1, 1), reach=1000,
        derivative=("w * cos(a)",), slope=lambda x, e: np.ones(()), c="sin", onnx=("Sin",), aten=("sin",)),
@@ -322,7 +322,7 @@ _ROWS = (
        slope=lambda x, e: 1 / np.sqrt(np.maximum(1 - (np.abs(x) + e) ** 2, 0)),
        c="acos", onnx=("Acos",), aten=("acos",)),
     Op("atan", 1, "float", np.arctan, ulp=4, saturates=True, image=(-pi / 2, pi / 2), monotone="rising", reach=8,
-       derivative=("w / (1 + a*a)",), slope=lambda x, e: 1 / (1 + _near(x, e) ** 2),
+       derivative=("w / (1 + a*a)",), slope=lambda x, e: 1 / (1 + _least_size(x, e) ** 2),
        c="atan", onnx=("Atan",), aten=("atan",)),
     Op("atan2", 2, "float", np.arctan2, ulp=4, saturates=True, image=(-pi, pi), reach=8,
        derivative=("w * b / (a*a + b*b)", "-(w * a) / (a*a + b*b)"), slope=_slopes_of_arc,

@@ -229,7 +229,7 @@ def _prove_by_steps(e: Index, search: _Search, deep: int) -> bool:
     rising = _prove(c, search, deep)
     if not rising and not _prove(-c, search, deep):
         return False
-    if any(_prove(smaller, search, deep) for smaller in _without(atom, c, rest, rising, search, deep)):
+    if any(_prove(smaller, search, deep) for smaller in _eliminate_atom(atom, c, rest, rising, search, deep)):
         return True
     bounded = _bounded_by_facts(atom, c, rest, rising, search, deep) if deep else ()
     return any(_prove(smaller, search, deep - 1) for smaller in bounded)
@@ -290,7 +290,9 @@ def _split_at(e: Index, atom: Atom) -> tuple[Index, Index] | None:
     return Index(tuple(inside)) + 0, Index(tuple(outside)) + 0
 
 
-def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int) -> Iterator[Index]:
+def _eliminate_atom(
+    atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int
+) -> Iterator[Index]:
     """Yield expressions without the atom. A proof that one of them is >= 0 proves `c*atom + rest >= 0`."""
     match atom:
         case str():

@@ -60,7 +60,7 @@ def in_pieces(nest: Nest, block: LoopStep, scope: NestScope, build: Build) -> No
     known = staged, nest.search
     masked = axis.tile > 1 and not block.rest and is_masked(nest.tile, axis, nest.finish, *known)
     cases = _last_cut(block, axis, place) if masked else _full_first(block, axis, place)
-    return tuple(If(case.conditions, build(scope.at(_at(place, axis, case)))) for case in cases)
+    return tuple(If(case.conditions, build(scope.at(_place_of_piece(place, axis, case)))) for case in cases)
 
 
 def _of_team(axis: LoopAxis, nest: Nest, place: Place) -> LoopAxis:
@@ -69,7 +69,7 @@ def _of_team(axis: LoopAxis, nest: Nest, place: Place) -> LoopAxis:
     return replace(axis, tile=axis.tile * count.constant)
 
 
-def _at(place: Place, axis: LoopAxis, case: GuardedPiece) -> Place:
+def _place_of_piece(place: Place, axis: LoopAxis, case: GuardedPiece) -> Place:
     """Return the place where a piece starts."""
     name = axis.name
     return replace(

@@ -44,7 +44,7 @@ def parallel(tree: Tree) -> Tree:
     """Replace the loops that are distributed over threads by one step. Partial sums need no staging buffer."""
     count = tree.schedule.parallel
     dealt = tree.schedule.loops[:count]
-    split = any(_splits(loop, tree.tile) for loop in dealt)
+    split = any(_splits_sum(loop, tree.tile) for loop in dealt)
     summed = tree.tile.accumulator.name if split and tree.tile.accumulator else ""
     steps: list[Step] = []
     for step in tree.steps:
@@ -115,7 +115,7 @@ def _insert_steps(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) ->
     return (*steps[:at], *new, *steps[at:])
 
 
-def _splits(loop: LoopStep, tile: Tile) -> bool:
+def _splits_sum(loop: LoopStep, tile: Tile) -> bool:
     """Return whether a loop divides a sum into partial sums."""
     axis = tile.axis(loop.axis)
     return axis.is_reduction and axis.extent.ceildiv(loop.step).value != 1

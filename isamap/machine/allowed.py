@@ -221,7 +221,7 @@ def headers() -> dict[str, AllowedHeader]:
 
 
 def features() -> tuple[str, ...]:
-    """Return the features that detection knows."""
+    """Return the features of all processor families."""
     return tuple(feature for family in families() for feature in family.features)
 
 

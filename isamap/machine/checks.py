@@ -60,11 +60,11 @@ def load_machine(name_or_path: str) -> Machine:
     """
     word, given = split_word(name_or_path)
     machine = _load(read_chain(word, HEADER_END), word)
-    return _at(machine, tuple(sorted(given.items())), name_or_path) if given else machine
+    return _fix_constants(machine, tuple(sorted(given.items())), name_or_path) if given else machine
 
 
 @lru_cache(maxsize=128)
-def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
+def _fix_constants(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
     """Return the machine with constants at given values. Equal values give the same object."""
     from isamap.machine.lengths import at_given
 

@@ -130,7 +130,7 @@ def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
         emit = setter.entry.emit
         if setter.count is None or not isinstance(emit, EmitCall):
             return emit
-        return replace(emit, args=tuple(_with(a, {}, {setter.count: lanes}) for a in emit.args))
+        return replace(emit, args=tuple(_replace_operands(a, {}, {setter.count: lanes}) for a in emit.args))
     return None
 
 
@@ -188,16 +188,20 @@ def _emission(emit: Emission, calls: Mapping[str, Emission]) -> Emission | None:
 
 
 def _inside(call: EmitCall, calls: Mapping[str, EmitCall]) -> EmitCall:
-    return replace(call, args=tuple(_with(arg, calls, {}) for arg in call.args))
+    return replace(call, args=tuple(_replace_operands(arg, calls, {}) for arg in call.args))
 
 
-def _with(value: EmitValue, calls: Mapping[str, EmitCall], params: Mapping[str, int]) -> EmitValue:
+def _replace_operands(
+    value: EmitValue, calls: Mapping[str, EmitCall], params: Mapping[str, int]
+) -> EmitValue:
     """Return an argument with operands replaced by calls, and parameters by numbers."""
     match value:
         case EmitCall():
-            return replace(value, args=tuple(_with(arg, calls, params) for arg in value.args))
+            return replace(value, args=tuple(_replace_operands(arg, calls, params) for arg in value.args))
         case EmitArithmetic(operator, left, right):
-            return EmitArithmetic(operator, _with(left, calls, params), _with(right, calls, params))
+            return EmitArithmetic(
+                operator, _replace_operands(left, calls, params), _replace_operands(right, calls, params)
+            )
         case EmitArg("operand", name, None) if name in calls:
             return calls[name]
         case EmitArg("param", name, None) if name in params:

@@ -163,7 +163,9 @@ def _cost(cost: Cost, row: _Row) -> Cost:
 def _emission(emit: Emission, row: _Row) -> Emission | None:
     match emit:
         case EmitCall():
-            steps = tuple(EmitStep("", emit.result or "", _at(emit, row, n)) for n in range(row.count))
+            steps = tuple(
+                EmitStep("", emit.result or "", _call_of_row(emit, row, n)) for n in range(row.count)
+            )
             known = all(name.kind != "param" for step in steps for name in step.call.names)
             return EmitSteps(steps, f"for {row.param} in {row.count}: {emit};") if known else None
         case EmitSteps():
@@ -172,13 +174,13 @@ def _emission(emit: Emission, row: _Row) -> Emission | None:
             return emit
 
 
-def _at(call: EmitCall, row: _Row, number: int) -> EmitCall:
+def _call_of_row(call: EmitCall, row: _Row, number: int) -> EmitCall:
     """Return the call that moves row `number`."""
 
     def passed(value: EmitValue) -> EmitValue:
         match value:
             case EmitCall():
-                return _at(value, row, number)
+                return _call_of_row(value, row, number)
             case EmitArithmetic(operator, left, right):
                 return EmitArithmetic(operator, passed(left), passed(right))
             case EmitArg("param", row.param, None):

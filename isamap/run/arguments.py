@@ -336,13 +336,15 @@ def _check_names(
         return
     said = f"the {what} `{missing[0]}` is not given" if missing else f"it takes no {what} `{extra[0]}`"
     listed = ", ".join(needed) or "none"
-    help_ = _near(extra, missing or (needed if known is None else known)) or _packing(missing, interface)
+    help_ = _nearest_name(extra, missing or (needed if known is None else known)) or _packing(
+        missing, interface
+    )
     raise UsageProblem.of(
         "argument-mismatch", f"`{interface.name}`: {said}", notes=(f"{what}s taken: {listed}",), help=help_
     )
 
 
-def _near(extra: list[str], known: list[str]) -> str | None:
+def _nearest_name(extra: list[str], known: list[str]) -> str | None:
     """Return the known name that is nearest to the first unknown one, or None."""
     if not extra:
         return None

@@ -337,7 +337,7 @@ def _run_trials(
         except RunProblem as problem:
             done = int.from_bytes(shared[0:_COUNT_BYTES], "little")
             if isinstance(problem, NotSetUp) or (
-                emulator is not None and _never_began(problem, done, crashed)
+                emulator is not None and _failed_at_start(problem, done, crashed)
             ):
                 raise
             failed = pending[min(done, len(pending) - 1)]
@@ -349,7 +349,7 @@ def _run_trials(
     return crashed
 
 
-def _never_began(problem: RunProblem, done: int, crashed: dict[int, str]) -> bool:
+def _failed_at_start(problem: RunProblem, done: int, crashed: dict[int, str]) -> bool:
     """Return whether an emulator failed before the first trial."""
     return problem.diagnostics[0].code == "program-failed" and done == 0 and not crashed
 

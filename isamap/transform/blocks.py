@@ -216,7 +216,7 @@ def _build_kernel(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: 
     first, last = min(members.rows), max(members.rows)
     inside = [s for run in _runs(rows) for s in _run_blocks(members, run, iteration, numbers)]
     moved = (members.given[n] for n in members.moved)
-    operands = [_shrunk(o, members, rows) for o in kernel.operands]
+    operands = [_shrink_shape(o, members, rows) for o in kernel.operands]
     every = (*members.given[:first], *moved, *inside, *members.given[last + 1 :])
     return with_statements(kernel, every, operands)
 
@@ -281,7 +281,7 @@ def _held_read(read: Read, members: Members, held: dict[str, Index]) -> Read:
     return replace(read, index=(*read.index[:at], read.index[at] - held[read.buffer], *read.index[at + 1 :]))
 
 
-def _shrunk(o: Operand, members: Members, rows: Sequence[Rows]) -> Operand:
+def _shrink_shape(o: Operand, members: Members, rows: Sequence[Rows]) -> Operand:
     at = members.shrunk.get(o.name)
     if at is None:
         return o

@@ -37,7 +37,9 @@ def fill_loose_reads(statement: Statement, kernel: Kernel) -> Statement:
 def writes_loosely(statement: Statement, kernel: Kernel) -> bool:
     """Return whether the target may leave its array in iterations that the guard excludes."""
     assign = statement.assign
-    return assign.guard is not None and not _stays(assign.target, statement, kernel, known_facts(kernel))
+    return assign.guard is not None and not _stays_inside(
+        assign.target, statement, kernel, known_facts(kernel)
+    )
 
 
 def without_bounds(statement: Statement, kernel: Kernel) -> Statement:
@@ -65,7 +67,7 @@ def _says_nothing(comparison: Expr, certain: Callable[[Index], bool]) -> bool:
 
 def _fill_margins(e: Expr, statement: Statement, kernel: Kernel, known: FreeSizes) -> Expr:
     match e:
-        case Read(fill=None) if not _stays(e, statement, kernel, known):
+        case Read(fill=None) if not _stays_inside(e, statement, kernel, known):
             return replace(e, fill=zero_like(e.dtype))
         case _:
             return with_parts(e, lambda part: _fill_margins(part, statement, kernel, known))
@@ -76,7 +78,7 @@ def zero_like(dtype: DType) -> Const:
     return Const(0.0 if dtype.is_float else 0, dtype)
 
 
-def _stays(access: Read, statement: Statement, kernel: Kernel, known: FreeSizes) -> bool:
+def _stays_inside(access: Read, statement: Statement, kernel: Kernel, known: FreeSizes) -> bool:
     """Return whether an access is proved to stay inside its array in all iterations, ignoring the guard."""
     holds = _prover(statement, known)
     shape = kernel.operand(access.buffer).shape

@@ -292,7 +292,7 @@ def _part_writes(
         found += parts
         moved += parts if axis is not None else []
     for part in reversed(moved):
-        _sink(found, part, of)
+        _move_late(found, part, of)
     return tuple(found)
 
 
@@ -303,7 +303,7 @@ def _of_one(s: Statement, axis: str, value: int) -> Statement:
     return replace(s, axes=tuple(a for a in s.axes if a.name != axis), assign=assign)
 
 
-def _sink(order: list[Statement], s: Statement, of: Conflicts) -> None:
+def _move_late(order: list[Statement], s: Statement, of: Conflicts) -> None:
     """Move a statement as late as its dependents allow."""
     at = next(n for n, t in enumerate(order) if t is s)
     to = at

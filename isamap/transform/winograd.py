@@ -286,8 +286,8 @@ class _Tiled:
         total = element(x.name, z.name, *_names(self.of.filters))
         of_filter = [a for a in _axes(self.of.tap, self.of.statement) if a not in self._taps]
         factors = (
-            _at(images, x.name, z.name, *_names(self.of.channels)),
-            _at(filters, x.name, *_names(of_filter)),
+            _element_at(images, x.name, z.name, *_names(self.of.channels)),
+            _element_at(filters, x.name, *_names(of_filter)),
         )
         nothing = Assign(total, None, zero_like(total.dtype))
         found.append(Statement((x, z, *self.of.filters), nothing, total.dtype))
@@ -452,7 +452,7 @@ def _inside(read: Read, kernel: Kernel, ranges: Mapping[str, tuple[int, int]]) -
     return replace(read, fill=None if is_there else read.fill or zero_like(read.dtype))
 
 
-def _at(read: Read, *index: Index | str) -> Read:
+def _element_at(read: Read, *index: Index | str) -> Read:
     """Return an element of the same array at other subscripts."""
     return replace(read, index=tuple(map(Index.of, index)))
 

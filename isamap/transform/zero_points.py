@@ -105,7 +105,7 @@ def _shift_factor(
         ),
         replace(s, axes=sums, assign=Assign(cell, None, scaled)),
     )
-    product = replace(s, assign=replace(s.assign, value=_with(s.assign.value, factor)))
+    product = replace(s, assign=replace(s.assign, value=_flip_sign_bit(s.assign.value, factor)))
     after = correct_product(kernel, given, number, product, cell, summed, (total,))
     return after if is_accepted(kernel, after) else None
 
@@ -142,7 +142,7 @@ def _without(given: tuple[Statement, ...], number: int) -> tuple[Statement, ...]
     return (*given[:number], *given[number + 1 :])
 
 
-def _with(value: Expr, factor: Read) -> Expr:
+def _flip_sign_bit(value: Expr, factor: Read) -> Expr:
     """Return the product with the factor's highest bit flipped, as a number of the other signedness."""
     assert isinstance(value, Call)
     dtype = factor.dtype

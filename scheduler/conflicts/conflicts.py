@@ -556,7 +556,7 @@ def _reliefs(
         if not question.has_schedule(option, others):
             continue
         left.append(name)
-        for value in _near(question.space(option, others), name, fixed[name]):
+        for value in _nearest_values(question.space(option, others), name, fixed[name]):
             if question.has_schedule(option, {**others, name: value}):
                 yield f"{name} = {value}"
                 break
@@ -564,7 +564,7 @@ def _reliefs(
         yield f"leaving {' or '.join(left)} to the solver"
 
 
-def _near(space: Space, name: str, given: int) -> list[int]:
+def _nearest_values(space: Space, name: str, given: int) -> list[int]:
     """Return the other values of a decision, the nearest value first."""
     values: dict[str, list[int]] = {}
     for axis in (a for a in space.axes if may_unroll(space.option, a)):

@@ -53,8 +53,8 @@ def _resolve_word(word: str, value: int, known: list[str]) -> tuple[str, int]:
     if word in known:
         return word, value
     for spelling, meant in ((word, value), *_reverse_order(word, value)):
-        found = [name for name in known if _means(spelling.casefold(), name.casefold())]
-        exact = [name for name in found if _means(spelling, name)]
+        found = [name for name in known if _is_name_of(spelling.casefold(), name.casefold())]
+        exact = [name for name in found if _is_name_of(spelling, name)]
         match exact or found:
             case [name]:
                 return name, meant
@@ -65,7 +65,7 @@ def _resolve_word(word: str, value: int, known: list[str]) -> tuple[str, int]:
     raise UsageProblem(unknown(word, known))
 
 
-def _means(word: str, name: str) -> bool:
+def _is_name_of(word: str, name: str) -> bool:
     """Return whether a word names a decision, with or without the statement. `tile` is another name of `block`."""
     parts = ["block" if part == "tile" else part for part in word.split(".")]
     return ".".join(parts) in (name, name.partition(".")[2])

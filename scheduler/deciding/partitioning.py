@@ -55,7 +55,9 @@ def part_options(
         problem.teams(option),
         [a for a in _divisible_axes(option, problem.private) if a.name not in pinned],
     )
-    for more in chain.from_iterable(_ways(teams * n, axes, cut) for n in sorted({1, problem.residents})):
+    for more in chain.from_iterable(
+        _part_counts(teams * n, axes, cut) for n in sorted({1, problem.residents})
+    ):
         found = part_of(option, {**cut, **more})
         agrees = found is not None and all((name, parts) in found.parts for name, parts in cut.items())
         if found is not None and agrees and found.parts not in seen:
@@ -119,7 +121,7 @@ def _divisible_axes(option: NestOption, private: Collection[str]) -> list[TileAx
     return sorted(found, key=issues_along, reverse=True)[:MAX_DEALT_AXES]
 
 
-def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterator[dict[str, int]]:
+def _part_counts(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """Yield numbers of parts by axis that use as many threads as possible, with one or two axes besides `cut`.
 
     With few threads, smaller numbers of parts follow: if cores share a bottleneck, these may be faster.

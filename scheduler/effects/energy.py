@@ -66,7 +66,7 @@ class EnergyModel:
         written = add_up(
             _elements([a for a in option.axes if a.name in o.axes])
             * o.layout.tensor_bytes
-            * sum(_ways(option, o, energies.access_pj(o.layout.main)))
+            * sum(_access_energies(option, o, energies.access_pj(o.layout.main)))
             for o in option.operands
             if o.is_accumulator
         )
@@ -127,7 +127,7 @@ def _issued_pj(option: NestOption, operand: TileOperand, each: Each, *, padded: 
     own = [axis for axis in option.axes if axis.name in operand.axes]
     others = prod(issues_along(axis) for axis in option.axes if axis not in own)
     elements = _tiled_elements(option, operand) if padded else _elements(own)
-    return elements * others * operand.staging.staged_bytes * sum(_ways(option, operand, each))
+    return elements * others * operand.staging.staged_bytes * sum(_access_energies(option, operand, each))
 
 
 def _tiled_elements(option: NestOption, operand: TileOperand) -> int:
@@ -154,7 +154,7 @@ def _held_elements(option: NestOption, operand: TileOperand) -> int:
     return count * prod(extents.values())
 
 
-def _ways(option: NestOption, operand: TileOperand, each: Each) -> Each:
+def _access_energies(option: NestOption, operand: TileOperand, each: Each) -> Each:
     """Return the energies of one access to an operand: of a read, and of a write. Those that do not occur are 0."""
     reads = not operand.is_accumulator or option.is_sum
     return each[0] if reads else 0.0, each[1] if operand.is_accumulator else 0.0
@@ -182,7 +182,7 @@ def _operand_pj(tiling: Tiling, operand: TileOperand, energies: Energies, proble
             outer_bytes * (out[0] + link) + operand.staging.staged_bytes * into[1] + moves[0],
             outer_bytes * (out[1] + link) + operand.staging.staged_bytes * into[0] + moves[1],
         )
-        return sum(_ways(option, operand, ways))
+        return sum(_access_energies(option, operand, ways))
 
     def used_pj(home: str, home_bytes: int, moves: Each, *, padded: bool) -> Cost:
         """Return the energy to move tiles from a memory to all issues."""

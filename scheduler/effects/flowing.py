@@ -361,7 +361,7 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
 
 
 def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Cost:
-    """Return how many register blocks read an element of a block. With `inside`, until the next fill."""
+    """Return how many register blocks read an element of a block. `inside` counts those until the next fill."""
     others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
     blocks = [_blocks_inside(tiling, operand, a) for a in others if inside]
     return times(*(tiling.iterations[a.name] for a in others), *blocks)

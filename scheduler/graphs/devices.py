@@ -53,7 +53,7 @@ def partition_devices(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apa
         own = replace(problem, jobs=problem.jobs[stretch.start : stretch.stop])
         left = max(0.1, stop - time.monotonic()) / (len(stretches) - number)
         start = by_levels(own)
-        job = DeviceWindow(own, _wrote(problem, phases), start, left)
+        job = DeviceWindow(own, _writers(problem, phases), start, left)
         found = ask(job) if problem.devices > 1 and len(stretch) > 1 else None
         if isinstance(found, Diagnostic):
             failures[found] = None
@@ -107,7 +107,7 @@ def _merge_phases(phases: Sequence[Phase]) -> Iterator[Phase]:
         yield (alone,)
 
 
-def _wrote(problem: DeviceProblem, phases: Sequence[Phase]) -> dict[str, int]:
+def _writers(problem: DeviceProblem, phases: Sequence[Phase]) -> dict[str, int]:
     """Return, for each tensor, the device that wrote it."""
     return {
         t: d for phase in phases for d, part in enumerate(phase) for n in part for t in problem.jobs[n].writes

@@ -54,7 +54,7 @@ def fit_into_axes(nest: NestSchedule, option: NestOption) -> NestSchedule:
     """
     extents = {axis.name: issues_along(axis) * axis.tile for axis in option.axes}
     loops = tuple(_clip_loop(loop, extents) for loop in nest.loops)
-    return _without(replace(nest, loops=loops), _running_once(nest, loops, extents))
+    return _drop_loops(replace(nest, loops=loops), _running_once(nest, loops, extents))
 
 
 def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
@@ -62,7 +62,7 @@ def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
     found = fit_into_axes(nest, option)
     extents = {axis.name: issues_along(axis) * axis.tile for axis in option.axes}
     once = [n for n, loop in enumerate(found.loops) if _takes_all(loop, extents)]
-    found = _without(found, set(once) - _crossed_loops(found))
+    found = _drop_loops(found, set(once) - _crossed_loops(found))
     loops = _in_order(found.loops, option)
     return replace(found, loops=loops, fused=(), prefetches=(), pipeline=None)
 
@@ -103,7 +103,7 @@ def _crossed_loops(nest: NestSchedule) -> set[int]:
     return {stage.depth - 1 for stage in nest.stages if stage.ahead or spread_of(nest, stage.operand)}
 
 
-def _without(nest: NestSchedule, dropped: Collection[int]) -> NestSchedule:
+def _drop_loops(nest: NestSchedule, dropped: Collection[int]) -> NestSchedule:
     """Return the nest without some of its loops."""
 
     def moved(depth: int) -> int:

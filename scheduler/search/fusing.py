@@ -197,7 +197,7 @@ def choices_of(
             option,
             fused,
             add_up(offered[s].extra_ns for s in fused),
-            add_up(_left(costs, fused)),
+            add_up(_unfused_costs(costs, fused)),
         )
         for fused in _closed_sets(tuple(offered.values()))
         if needed <= set(fused) and _agrees(option.space.statement, fused, alone, fixed)
@@ -207,12 +207,12 @@ def choices_of(
 def least_added_ns(offered: tuple[Fusion, ...], costs: Mapping[int, float]) -> float:
     """Return the least cost of statements, each either fused with a sum or in its own nest at the given cost."""
     return min(
-        add_up([*(f.extra_ns for f in offered if f.statement in fused), *_left(costs, fused)])
+        add_up([*(f.extra_ns for f in offered if f.statement in fused), *_unfused_costs(costs, fused)])
         for fused in _closed_sets(offered)
     )
 
 
-def _left(costs: Mapping[int, float], fused: tuple[int, ...]) -> Iterator[float]:
+def _unfused_costs(costs: Mapping[int, float], fused: tuple[int, ...]) -> Iterator[float]:
     """Yield the costs of the statements that are not fused."""
     yield from (ns for statement, ns in costs.items() if statement not in fused)
 

@@ -81,7 +81,7 @@ def raised_floors(
             continue
         if not len(boxes.owner):
             continue
-        boxes, others = _lowest(boxes, choices[level])
+        boxes, others = _lowest_boxes(boxes, choices[level])
         parts = boxes.cut(choices[level])
         parts = parts.taken(_satisfying_boxes(clauses, parts.made, choices[level].names))
         if not len(parts.owner):
@@ -112,7 +112,7 @@ def _probe_boxes(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
     return found if found is best else descend(found, moves, stop)
 
 
-def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
+def _lowest_boxes(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
     """Return the lowest boxes, as many as the next cut can bound at once, and the other boxes."""
     order = np.argsort(boxes.floors, kind="stable")
     enough = np.searchsorted(

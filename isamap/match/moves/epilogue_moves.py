@@ -438,7 +438,7 @@ def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) 
     inner = None
     for depth, read in zip((*cut, 0), (*between, None), strict=True):
         part = way[depth]
-        found.append(part if inner is None else _with(part, buffer, inner[0] - depth, inner[1]))
+        found.append(part if inner is None else _replace_at(part, buffer, inner[0] - depth, inner[1]))
         inner = (depth, read) if read is not None else None
     return tuple(found)
 
@@ -454,13 +454,13 @@ def _path_to_buffer(value: Expr, buffer: str) -> list[Expr]:
     return [value, *(_path_to_buffer(within[0], buffer) if len(within) == 1 else ())]
 
 
-def _with(value: Expr, buffer: str, depth: int, new: Read) -> Expr:
+def _replace_at(value: Expr, buffer: str, depth: int, new: Read) -> Expr:
     """Return the value with the subexpression at `depth`, on the path to the buffer's element, replaced by `new`."""
     if not depth:
         return new
 
     def put(child: Expr) -> Expr:
-        return _with(child, buffer, depth - 1, new) if _is_made_of(child, buffer) else child
+        return _replace_at(child, buffer, depth - 1, new) if _is_made_of(child, buffer) else child
 
     assert parts_of(value), "nothing is below what has no parts"
     return with_parts(value, put)

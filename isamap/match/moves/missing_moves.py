@@ -50,7 +50,9 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
     if find_operand_load(search, operand.request({}, expr=in_tiles(operand, search))) is None:
         loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, search)}
         others = {p.instruction.name: p.output for p in writers}
-        hindered = (said for p in writers if _reads_memory(p, search) and (said := _unmet(p, operand.shape)))
+        hindered = (
+            said for p in writers if _reads_memory(p, search) and (said := _violated(p, operand.shape))
+        )
         if (said := next(hindered, None)) is not None:
             return f"{said}, which {register} does not meet"
         return _other_shape(operand, machine, "writes {} to", {**loads, **others}) or (
@@ -73,7 +75,7 @@ def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
     return None
 
 
-def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
+def _violated(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
     """Return text that names a violated constraint if an instruction writes this shape of register, or None."""
     params = fit_shape(pattern.output, shape)
     whole = tuple(None for _ in shape)

@@ -400,7 +400,7 @@ def _read_as(case: Pair, mapping: Mapping, violation: Violation) -> list[tuple[B
 
 
 def _meeting(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
-    """Return the failure that one element of an operand would have to be two elements of a tensor."""
+    """Return the failure of a mapping by which one element of an operand is two elements of a tensor."""
     (one, mine), (other, its) = _read_as(case, mapping, violation)
     first, second = abridge(one.subject), abridge(other.subject)
     message = (
@@ -553,7 +553,7 @@ def _explain_unpadded(case: Pair, mapping: Mapping) -> Iterator[Failure]:
         axes = [a for a in pattern.axes if a.name in group.instruction_axes]
         if output & set(group.instruction_axes):
             continue
-        lowest = [_lowest(case, a) for a in axes]
+        lowest = [_least_length(case, a) for a in axes]
         if any(n is None for n in lowest):  # masked
             continue
         step = prod(n for n in lowest if n is not None)
@@ -569,7 +569,7 @@ def _explain_unpadded(case: Pair, mapping: Mapping) -> Iterator[Failure]:
             yield _cause_of_padding(case, group, axes, step)
 
 
-def _lowest(case: Pair, axis: Axis) -> int | None:
+def _least_length(case: Pair, axis: Axis) -> int | None:
     """Return the least length of an instruction axis, or None if a run-time parameter masks it."""
     value = axis.extent.value
     if value is not None:
@@ -626,7 +626,7 @@ def refuse_preconditions(case: Pair) -> Failure | None:
         return None
     profile = profile_sizes(statement)
     tried = [choose_params(statement, m, pattern, profile) for m in case.performed]
-    unmet = [_unmet(pattern, params) for params in tried]
+    unmet = [_violations(pattern, params) for params in tried]
     if not all(unmet):
         return None
     stated = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in unmet[0])
@@ -637,7 +637,7 @@ def refuse_preconditions(case: Pair) -> Failure | None:
     return Failure("precondition-fails", f"requires {stated}{rest}", span, own, edit)
 
 
-def _unmet(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:
+def _violations(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:
     """Return the constraints that parameters violate, and those on layouts."""
     found: list[Constraint] = []
     for c in pattern.instruction.where:
