@@ -427,7 +427,7 @@ def arrays_too_small(subject: str) -> Planted:
 
 def sums_split(subject: str) -> Planted:
     """Let each lane add a part of a sum, which nothing adds up."""
-    yield from texts(subject, r"for \(int64_t (k\d+) = 0;", r"for (int64_t \1 = lane % 2;")
+    yield from texts(subject, r"(for|LOOP) \(int64_t (k\d+) = 0;", r"\1 (int64_t \2 = lane % 2;")
 
 
 KINDS: dict[str, Callable[[str], Planted]] = {
