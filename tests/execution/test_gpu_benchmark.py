@@ -128,8 +128,9 @@ def test_emitted_kernels_and_trials_compile_without_isamap(
     if shutil.which("nvcc") is None:
         pytest.skip("needs nvcc: nothing is compiled")
     rows = bench.tabulate(tmp_path)
-    assert len(rows) == 4
-    assert all(row.split("|")[6].strip() == "0" for row in rows[2:]), "no spills"
+    assert len(rows) == 6
+    assert all(row.split("|")[7].strip() == "0" for row in rows[2:4]), "no spills"
+    assert rows[-1].startswith("Registers: error of the prediction ")
     bench.compile_case(tmp_path, "trials")
     assert (tmp_path / "trials.cubin").stat().st_size > 1000
     assert "isamap" not in sys.modules or (tmp_path / "trials.npz").exists()
