@@ -29,6 +29,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    ProductGroup,
     WorkSlice,
 )
 from isamap.machine import Machine
@@ -68,7 +69,7 @@ def symbols_of_counts(nodes: tuple[Node, ...]) -> frozenset[str] | None:
                 pass
             case Issue():
                 found |= {symbol for _, v in node.params if isinstance(v, Index) for symbol in v.symbols}
-            case Fill() | Configure() | Declare() | Hint() | Barrier():
+            case Fill() | Configure() | Declare() | Hint() | Barrier() | ProductGroup():
                 pass
         inside = symbols_of_counts(body)
         if inside is None:

@@ -27,6 +27,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    ProductGroup,
     WorkSlice,
 )
 from isamap.machine import Machine
@@ -83,7 +84,7 @@ class Walk:
                     yield from self.share(node, at)
                 case Configure(instruction):
                     self.configure(instruction)
-                case Declare() | Hint() | Barrier():
+                case Declare() | Hint() | Barrier() | ProductGroup():
                     pass
 
     def configure(self, instruction: str) -> None:

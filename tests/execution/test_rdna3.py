@@ -88,7 +88,7 @@ def test_clang_makes_matrix_instructions_of_kernels_without_spills(name: str, tm
 def test_products_are_right_in_the_emulator(name: str, tmp_path: Path) -> None:
     element, total, transposed = PRODUCTS[name]
     kernel = product(element, total, transposed=transposed)
-    files = print_files(kernel, without_vector_products(RDNA3, tmp_path), ODD, **FIXED)
+    files = print_files(kernel, without_vector_products(RDNA3, tmp_path), ODD, None, **FIXED)
     compile_for_amdgcn(files, tmp_path)
     found = emulate(kernel, files, ODD, "random", tmp_path)
     assert found.ok, found.problems

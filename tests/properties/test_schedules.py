@@ -55,7 +55,8 @@ PLACES: list[tuple[str, int | None]] = [("", None), ("", None), ("spad", None), 
 
 
 def placed(operand: str, depth: int, ahead: int, place: tuple[str, int | None]) -> Stage:
-    return Stage(operand, depth, ahead, *place)
+    memory, address = place
+    return Stage(operand, depth, ahead, memory=memory, address=address)
 
 
 @st.composite

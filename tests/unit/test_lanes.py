@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -460,8 +461,15 @@ def test_kernels_that_no_plan_can_launch_are_refused() -> None:
 
 def test_each_driver_launches_kernels_that_need_no_permission() -> None:
     """The driver of AMD's GPUs has no function that permits more memory of a block, so no host was printed."""
-    launch = {"kernel": "k", "blocks": 2, "lanes": 32, "reserved_bytes": 0, "arguments": []}
-    plan = {"arrays": [], "scalars": [], "buffers": [], "image": "elf", "permitted": 0, "launches": [launch]}
+    launch: dict[str, Any] = {"kernel": "k", "blocks": 2, "lanes": 32, "reserved_bytes": 0, "arguments": []}
+    plan: dict[str, Any] = {
+        "arrays": [],
+        "scalars": [],
+        "buffers": [],
+        "image": "elf",
+        "permitted": 0,
+        "launches": [launch],
+    }
     printed = {
         name: print_launcher("k", {**plan, "driver": device.driver})["k_launch.c"]
         for name, device in devices().items()

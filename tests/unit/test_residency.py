@@ -62,7 +62,7 @@ def names(commands: list[Command]) -> list[str]:
 def results(commands: list[Command], machine: Machine) -> np.ndarray:
     assert machine.program is not None
     words = [*machine.program.begin, *encode_all(commands, machine, {}), *encode_end(frozenset(), machine)]
-    sizes = memory_sizes(machine, Y.offset + Y.size_bytes)
+    sizes = memory_sizes(machine, {array.name: array for array in (A, T, Y)}, Y.offset + Y.size_bytes)
     program = ProgramFile(
         "k", machine.name, machine.digest, {}, 64, len(commands), sizes, (A, T, Y), tuple(words)
     )

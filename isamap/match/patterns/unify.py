@@ -128,8 +128,8 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
                 yield bound
         case Cast():
             yield from _unify_cast(pattern, subject, bound)
-        case Call() if pattern.dtype == subject.dtype:
-            yield from _unify_call(pattern, subject, bound)
+        case Call():
+            yield from _unify_call(pattern, subject, bound) if pattern.dtype == subject.dtype else ()
 
 
 def _unify_call(pattern: Call, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
