@@ -19,9 +19,10 @@ from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
 from isamap.machine import load_machine, with_addressed_registers
+from isamap.plan.check.judge import warn_unused_capacity
 from isamap.report.explained import explained_text
 from isamap.simulate.events import simulate
-from isamap.source import Source
+from isamap.source import Source, replace
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "machines"
 KERNEL = read_kernel(str(DATA / "conv_out.ir"))
@@ -163,6 +164,10 @@ def test_registers_that_a_compiler_names_are_told_of(tmp_path: Path) -> None:
     assert found.message == (
         "nest 1 uses 1 of 128 registers of `weights`, and loads each tile of `b` 224 times"
     )
+    assert made.schedule
+    assert made.problem
+    of_lanes = replace(made.problem, private=("spad",))
+    assert list(warn_unused_capacity(made.schedule, of_lanes)) == [], "more blocks use registers of lanes"
 
 
 KEPT = {

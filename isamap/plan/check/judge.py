@@ -396,7 +396,8 @@ def _ceildiv(a: int, b: int) -> int:
 def warn_unused_capacity(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
     """Yield a warning for each almost empty accelerator memory whose operand is loaded repeatedly.
 
-    A schedule that takes at most twice the time of its issues would gain little from more of a memory.
+    A schedule that takes at most twice the time of its issues would gain little from more of a memory. Registers
+    of lanes are left out: more blocks on a core use the rest of them.
     """
     questions = {nest.statement: nest for nest in problem.nests}
     known = [
@@ -415,6 +416,8 @@ def warn_unused_capacity(schedule: Schedule, problem: Problem) -> Iterator[Diagn
                 continue
             stage = next((s for s in nest.stages if s.operand == operand.name and s.memory), None)
             if operand.memory in dict(problem.registers):
+                if problem.private:
+                    continue
                 memory, unit, used = operand.memory, "registers", live[operand.memory]
                 there, depth = dict(problem.registers)[memory], nest.loops_around_unrolled
             elif stage is not None:
