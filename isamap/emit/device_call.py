@@ -106,9 +106,10 @@ class DeviceProgram:
                 self._driver("begin", 0)
                 self._driver("device", ctypes.byref(device), number)
                 self._driver("retain", ctypes.byref(context), device)
-                self._driver("enter", context)
             modules: dict[str, ctypes.c_void_p] = {}
             finalize(self, _unload, self._library, self.plan["driver"], context, device, modules)
+            if context:
+                self._driver("enter", context)
             self._loaded[number] = context, self._load(modules)
         context, kernels = self._loaded[number]
         if context:
@@ -128,8 +129,15 @@ class DeviceProgram:
                 kernels[name] = ctypes.c_void_p()
                 self._driver("find", ctypes.byref(kernels[name]), modules[image], name.encode())
                 if size := launch["reserved_bytes"]:
-                    self._driver("permit", kernels[name], self.plan["permitted"], size)
+                    self._permit(kernels[name], size)
         return kernels
+
+    def _permit(self, kernel: ctypes.c_void_p, size: int) -> None:
+        try:
+            self._driver("permit", kernel, self.plan["permitted"], size)
+        except RuntimeError as error:
+            said = f"{error}: a block takes {size} bytes of shared memory, which the device may not have"
+            raise RuntimeError(f"{said}; name a description that states the device's bytes") from None
 
     def _prepare(
         self, kernels: Mapping[str, Any], addresses: Sequence[int], scalars: Mapping[str, float]
@@ -166,13 +174,17 @@ class DeviceProgram:
 def _unload(
     library: Any, driver: Mapping[str, str], context: Any, device: Any, modules: Mapping[str, Any]
 ) -> None:
-    """Unload images when the launches of their context have ended, and release the context."""
+    """Unload images when the launches of their context have ended, and release the context.
+
+    Any thread may do this, and its own current context stays the current one.
+    """
     if context:
-        library[driver["enter"]](context)
+        library[driver["push"]](context)
         library[driver["wait"]]()
     for module in modules.values():
         library[driver["unload"]](module)
     if context:
+        library[driver["pop"]](ctypes.byref(ctypes.c_void_p()))
         library[driver["release"]](device)
 
 

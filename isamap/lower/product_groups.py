@@ -31,7 +31,7 @@ def with_product_groups(nodes: Nodes, machine: Machine) -> Nodes:
     if not any(isinstance(node, Issue) and node.instruction in late for node in walk(nodes)):
         return nodes
     waiting, _ = _with_waits(nodes, {}, late, (None, 0))
-    return _with_closed_groups(waiting, late)[0]
+    return with_closed_groups(waiting, late)[0]
 
 
 def _with_waits(
@@ -98,7 +98,7 @@ def slot_of(ref: MemoryRef, variable: str) -> tuple[Index, int] | None:
     return slots[0] if len(slots) == 1 and slots[0][1] else None
 
 
-def _with_closed_groups(nodes: Nodes, late: set[str]) -> tuple[Nodes, bool]:
+def with_closed_groups(nodes: Nodes, late: set[str]) -> tuple[Nodes, bool]:
     """Return nodes with each group closed behind its last product, and whether one is left open at their end.
 
     A group ends where nodes wait. Loops around products alone are parts of one group.
@@ -106,10 +106,10 @@ def _with_closed_groups(nodes: Nodes, late: set[str]) -> tuple[Nodes, bool]:
     is_open, last, found = False, 0, list[Node]()
     waits = any(isinstance(node, ProductGroup) for node in walk(nodes))
     for node in nodes:
-        if isinstance(node, ProductGroup) and is_open:
+        if is_open and any(isinstance(inner, ProductGroup) for inner in walk((node,))):
             found.insert(last, ProductGroup())
             is_open = False
-        inside, leaves = _with_closed_groups(children(node), late)
+        inside, leaves = with_closed_groups(children(node), late)
         found.append(with_children(node, inside))
         if leaves or (isinstance(node, Issue) and node.instruction in late):
             is_open, last = True, len(found)

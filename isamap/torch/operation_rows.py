@@ -356,7 +356,7 @@ def _blocks_of(c: AtenCall, matrix: Any) -> _Blocks | None:
             node = node.args[0]
         return node if hasattr(node, "op") and name_of(node).partition(".")[0] == op else None
 
-    if matrix not in c.to.known or (product := maker(matrix, "mul")) is None:
+    if c.dtype == "f64" or matrix not in c.to.known or (product := maker(matrix, "mul")) is None:
         return None
     difference = maker(product.args[0], "sub")
     parts = [maker(value, "_to_copy") for value in difference.args] if difference is not None else [None]
@@ -367,7 +367,12 @@ def _blocks_of(c: AtenCall, matrix: Any) -> _Blocks | None:
     columns, depth = traced_value(matrix).shape[::-1]
     shape = codes.shape if codes.ndim == 3 else (columns, 1, depth)
     sizes = codes.size, points.size, scales.size
-    if codes.dtype != np.int8 or sizes != (columns * depth, *[columns * shape[1]] * 2) or shape[2] % 8:
+    if (
+        codes.dtype != np.int8
+        or shape[0] != columns
+        or sizes != (columns * depth, *[columns * shape[1]] * 2)
+        or shape[2] % 8
+    ):
         return None
     points, scales = (x.reshape(columns, -1).astype(np.float32) for x in (points, scales))
     codes = codes.reshape(columns, -1, shape[2])

@@ -82,6 +82,8 @@ int cuInit(unsigned flags) { return flags; }
 int cuDeviceGet(int *device, int number) { return *device = number; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)known; return device; }
 int cuCtxSetCurrent(void *context) { return (current = context) == NULL; }
+int cuCtxPushCurrent_v2(void *context) { return (current = context) == NULL; }
+int cuCtxPopCurrent_v2(void **context) { return (*context = current) == NULL; }
 int cuCtxSynchronize(void) { return current == NULL; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return device; }
 int cuModuleUnload(void *module) { return fclose(module); }

@@ -111,6 +111,7 @@ class Driver:
     kernels: list[tuple[Any, str]] = field(default_factory=list[tuple[Any, str]])
     permitted: dict[int, int] = field(default_factory=dict[int, int])
     retained: list[int] = field(default_factory=list[int])
+    below: list[int | None] = field(default_factory=list[int | None])
     unloaded: list[int] = field(default_factory=list[int])
     thread: threading.local = field(default_factory=threading.local)
 
@@ -156,6 +157,14 @@ class Driver:
 
     def cuCtxSetCurrent(self, context: Any) -> int:
         self.thread.context = context.value
+        return 0
+
+    def cuCtxPushCurrent_v2(self, context: Any) -> int:
+        self.below.append(getattr(self.thread, "context", None))
+        return self.cuCtxSetCurrent(context)
+
+    def cuCtxPopCurrent_v2(self, context: Any) -> int:
+        context._obj.value, self.thread.context = self.thread.context, self.below.pop()
         return 0
 
     def cuCtxSynchronize(self) -> int:
@@ -299,7 +308,9 @@ def test_any_thread_may_launch_and_a_program_unloads_its_images(driver: Driver) 
     assert set(driver.retained) == {40}
     found.clear()
     torch._dynamo.reset()
+    driver.thread.context = 7
     gc.collect()
+    assert driver.thread.context == 7, "the thread that collects keeps its own context"
     assert sorted(driver.unloaded) == [number + 1 for number in range(len(driver.modules))]
     assert not driver.retained
 

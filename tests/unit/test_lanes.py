@@ -20,6 +20,7 @@ from isamap.ir import FloorDiv, Index, Mod, index_min
 from isamap.kernels import kernel_path
 from isamap.lower.barrier_check import check_barriers
 from isamap.lower.barriers import with_barriers
+from isamap.lower.product_groups import with_closed_groups
 from isamap.lower.program import (
     Barrier,
     Condition,
@@ -31,6 +32,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    ProductGroup,
     RegisterRef,
 )
 from isamap.machine import Machine, bound_level, load_machine, private_memories
@@ -478,3 +480,14 @@ def test_each_driver_launches_kernels_that_need_no_permission() -> None:
     assert len(printed) > 2
     for name, text in printed.items():
         assert f"{devices()[name].driver['launch']}(d->kernels[0], 2, 1, 1, 32, 1, 1, 0, stream" in text
+
+
+def test_a_group_of_products_is_closed_before_a_loop_that_waits() -> None:
+    """The wait inside the loop is for the product before the loop, too."""
+    product, wait = Issue("product", ()), ProductGroup(0)
+    closed, is_open = with_closed_groups(
+        (product, For("k", Index.of(4), (wait, product)), product, wait), {"product"}
+    )
+    end = ProductGroup()
+    assert closed == (product, end, For("k", Index.of(4), (wait, product, end)), product, end, wait)
+    assert not is_open

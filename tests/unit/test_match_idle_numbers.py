@@ -65,7 +65,7 @@ def test_a_general_instruction_performs_simpler_statements(value: str, bound: di
     assert [prove(GENERAL, statement, m).status for m in found] == ["proved"]
 
 
-def test_an_instruction_that_would_only_copy_stands_for_nothing() -> None:
+def test_an_instruction_whose_operations_have_no_effect_is_dropped() -> None:
     scale = instruction(
         "instruction scale(scalar s: f32) { in x: f32[8] @ reg; out y: f32[8] @ reg;"
         " for i in 8 { y[i] = x[i] * s; } }"

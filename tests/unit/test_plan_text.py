@@ -186,6 +186,12 @@ def test_an_operand_that_is_passed_packed_is_read_back() -> None:
     assert parse_schedule(Source("x", text)) == packed
 
 
+def test_copies_for_products_in_flight_are_read_back() -> None:
+    for stage in (Stage("b", 2, 1, 1), Stage("b", 2, 1, 1, into="k"), Stage("b", 2, 2, 1, memory="spad")):
+        staged = replace(SCHEDULE, nests=(replace(NEST, stages=(stage,)),))
+        assert parse_schedule(Source("x", print_schedule(staged))) == staged
+
+
 def test_what_is_packed_before_is_neither_early_nor_in_a_scratchpad() -> None:
     for more in ("ahead 1", "in spad"):
         with pytest.raises(SyntaxProblem):

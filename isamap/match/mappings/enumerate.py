@@ -49,7 +49,7 @@ class ConditionResults:
     known: dict[tuple[int, ...], bool] = field(default_factory=dict[tuple[int, ...], bool])
 
     def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
-        """Return whether all conditions hold for the groups of a mapping. A part of its groups will do."""
+        """Return whether all conditions hold for the groups of a mapping. `groups` may be some of its groups."""
         met = [self.met.get(group) or self._meet(group) for group in groups]
         for number, condition in enumerate(self.conditions):
             question = (number, *[own.number for own in met if own.concerns[number]])

@@ -18,7 +18,7 @@ way, since all of them may be taken in any order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
+from math import isfinite, prod
 
 from isamap.ir import Axis, Call, Cast, Const, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
@@ -142,15 +142,20 @@ def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[M
             continue
         along = [a for a in statement.reduction_axes if a.extent.value != 1]
         along = [a for a in along if _is_along(a.name, bindings, pattern)]
-        joined = [(outer.name, inner.name) for outer in along for inner in along if _is_short(inner, outer)]
+        count = prod(a.extent.value or 0 for a in pattern.axes)
+        joined = [
+            (outer.name, inner.name) for outer in along for inner in along if _is_short(inner, outer, count)
+        ]
         for names in [*((a.name,) for a in along), *joined]:
             groups = (AxisGroup(axes, names),)
             yield Mapping(pattern.name, number, bindings, groups, (), "whole")
 
 
-def _is_short(axis: Axis, outer: Axis) -> bool:
-    """Return whether an axis is so short that lanes run over the next one, too: pairs, fours or eights."""
-    return axis is not outer and axis.extent.value in (2, 4, 8) and outer.extent.value not in (2, 4, 8)
+def _is_short(axis: Axis, outer: Axis, lanes: int) -> bool:
+    """Return whether lanes run over the next axis, too: over whole pairs, fours or eights of this one."""
+    length = axis.extent.value
+    is_whole = length in (2, 4, 8) and lanes >= length and lanes % length == 0
+    return is_whole and axis is not outer and outer.extent.value not in (2, 4, 8)
 
 
 def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:

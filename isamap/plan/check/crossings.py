@@ -29,7 +29,7 @@ def check_overlap(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
         )
     for stage in nest.stages:
         if stage.ahead and stage.operand in operands:
-            yield from _check_ahead(nest, stage, operands[stage.operand])
+            yield from _check_ahead(nest, stage, operands[stage.operand], option.outlives)
     for spread in nest.spread:
         name = f"nest {nest.statement}: `spread write {spread.operand} into {spread.axis};`"
         operand, stage = operands.get(spread.operand), stages.get(spread.operand)
@@ -114,14 +114,22 @@ def _never_reads_array(nest: NestSchedule, option: NestOption, stage: Stage | No
     return any(number < nest.statement for number in nest.fused) and not is_cut
 
 
-def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iterator[Diagnostic]:
-    into = f" into {stage.into}" if stage.into else ""
+def _check_ahead(
+    nest: NestSchedule, stage: Stage, operand: TileOperand, outlives: int
+) -> Iterator[Diagnostic]:
+    into = (f" behind {stage.behind}" if stage.behind else "") + (f" into {stage.into}" if stage.into else "")
     name = f"nest {nest.statement}: `stage {stage.operand} ahead {stage.ahead}{into};`"
     if operand.is_accumulator:
         yield Diagnostic(
             "schedule-overlap",
             f"{name} fills a buffer early with elements that earlier iterations still change",
             help=f"write `stage {stage.operand};`, and `spread write {stage.operand} into` a loop's axis",
+        )
+    if stage.behind not in (0, outlives):
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name} has {stage.behind} copies behind for products in flight, and this mapping has {outlives}",
+            help=f"write `behind {outlives}`" if outlives else "leave `behind` out",
         )
     if stage.depth == 0 or not nest.loops[stage.depth - 1].counts:
         yield Diagnostic(

@@ -25,7 +25,7 @@ from isamap.plan.schedule import (
 )
 from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import TextReader
-from isamap.plan.text.stage_lines import parse_stage, time_alternately
+from isamap.plan.text.stage_lines import parse_stage, read_iterations
 from isamap.plan.text.writing import FORMAT, text_digest
 from isamap.source import Source, Span, SyntaxProblem, dataclass, field, replace
 
@@ -181,7 +181,7 @@ def _parse_pipeline(reader: TextReader) -> Pipeline:
 def _parse_prefetch(reader: TextReader, depth: int) -> Prefetch:
     operand = reader.take_name("an operand")
     reader.take_one_of(("ahead",))
-    ahead = time_alternately(reader, MAX_HINTED_AHEAD)
+    ahead = read_iterations(reader, MAX_HINTED_AHEAD)
     reader.take_one_of(("into",))
     cache = reader.take_name("a cache")
     reader.take_one_of((";",))

@@ -17,7 +17,7 @@ from isamap.source.records import dataclass, replace
 MAX_AHEAD = 16
 
 
-def time_alternately(reader: TextReader, most: int) -> int:
+def read_iterations(reader: TextReader, most: int) -> int:
     """Return the number of iterations that a move is ahead."""
     span = reader.peek_span()
     iterations = reader.take_number()
@@ -50,13 +50,13 @@ CLAUSES: dict[str, Clause] = {
     ),
     "ahead": Clause(
         lambda stage: _number_or_none(stage.ahead or None),
-        lambda reader, stage: replace(stage, ahead=time_alternately(reader, MAX_AHEAD)),
+        lambda reader, stage: replace(stage, ahead=read_iterations(reader, MAX_AHEAD)),
         ("behind", "into", "in"),
     ),
     "behind": Clause(
         lambda stage: _number_or_none(stage.behind or None),
-        lambda reader, stage: replace(stage, behind=time_alternately(reader, MAX_AHEAD)),
-        ("in",),
+        lambda reader, stage: replace(stage, behind=read_iterations(reader, MAX_AHEAD)),
+        ("into", "in"),
     ),
     "into": Clause(
         lambda stage: stage.into or None,
