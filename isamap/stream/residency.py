@@ -146,6 +146,7 @@ class _Trace:
                 own.saved_ns = command_times(command, self.machine)[0]
                 tiles.append(_EqualTile(((used[n], touched[n].address),), now))
         for access in (a for a in outer if a.is_written):
+            assert access.memory == self.mains[0], "the others have constants"
             self._written = room(self._written, access.end)
             access.of(self._written)[...] = now
             if tiles is not None and read and NEVER not in read[inner[0]] and is_copy(item.instruction):
