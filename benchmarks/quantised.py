@@ -1,6 +1,6 @@
 """Time products with quantised weights and those of ggml, in alternation on one thread.
 
-    python benchmarks/quantised.py                rows 1, 16 and 128 of 4096 x 4096, both formats
+    python benchmarks/quantised.py                rows 1, 16 and 128 of 4096 x 4096, all formats
 
 Needs `ggml` for Python (the package `ggml-python`, built on this processor). Activations are f32 for ggml, which
 quantises them in each call. isamap's kernels take them quantised: a line of numpy outside of the measurement.
@@ -18,29 +18,32 @@ from typing import Any
 import numpy as np
 
 import isamap
+from isamap.ir import bind
+from isamap.kernels import kernel_path
+from isamap.source import Source
+from isamap.syntax import parse_kernel
 
 WIDTH, ROUNDS = 4096, 15
 FORMATS = {
-    "gemm_q4_0": ("GGML_TYPE_Q4_0", (4, 64, 4), (2, 4, 4), 0.5),
-    "gemm_q8_0": ("GGML_TYPE_Q8_0", (8, 64, 4), (8, 4), 1),
+    "gemm_q4_0": ("GGML_TYPE_Q4_0", 32, 0.5 + 4 / 32),
+    "gemm_q4_k": ("GGML_TYPE_Q4_K", 256, 0.5 + 2 / 32 + 8 / 256),
+    "gemm_q8_0": ("GGML_TYPE_Q8_0", 32, 1 + 4 / 32),
 }
-"""By kernel: ggml's type, the shapes of a group of weights and of activations, and the bytes of a code."""
+"""By kernel: ggml's type, the weights of a block, and the bytes of a weight in isamap's layout, with its scales."""
 
 
 def our_call(name: str, rows: int) -> Callable[[], None]:
     """Return the product by isamap's kernel."""
-    _, weights, group, _ = FORMATS[name]
-    blocks, groups, rng = WIDTH // 64, WIDTH // 32, np.random.default_rng(0)
-    kernel = isamap.compile(name, "host", {"M": rows, "N": blocks, "G": groups}, heuristic="greedy")
-    a = rng.integers(-127, 128, (groups, rows, *group)).astype(np.int8)
-    arrays = {
-        "A": a,
-        "A_scale": rng.random((groups, rows), np.float32),
-        "sums": a.reshape(groups, rows, -1).sum(axis=2, dtype=np.int32),
-        "B": rng.integers(0, 256, (blocks, groups, *weights)).astype(np.uint8),
-        "B_scale": rng.random((blocks, groups, 64), np.float32),
-        "C": np.zeros((rows, blocks, 64), np.float32),
-    }
+    sizes, rng = {"M": rows, "N": WIDTH // 64, "G": WIDTH // FORMATS[name][1]}, np.random.default_rng(0)
+    kernel = isamap.compile(name, "host", sizes, heuristic="greedy")
+    path = kernel_path(name)
+    declared = bind(parse_kernel(Source(path.name, path.read_text(encoding="utf-8"))), sizes)
+    arrays: dict[str, Any] = {}
+    for operand in declared.operands:
+        shape, dtype = tuple(size.value or 0 for size in operand.shape), operand.dtype
+        if operand.role != "temp":
+            drawn = rng.random(shape) if dtype.is_float else rng.integers(max(dtype.low, -127), 128, shape)
+            arrays[operand.name] = drawn.astype(dtype.numpy())
     return lambda: kernel({}, **arrays)
 
 
@@ -80,14 +83,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     asked = parser.parse_args()
     print("kernel     rows    isamap us   (median)      ggml us   (median)   ratio  GB/s of weights  GMAC/s")
-    for name, (_, _, _, code_bytes) in FORMATS.items():
+    for name, (_, _, weight_bytes) in FORMATS.items():
         for rows in asked.rows:
             calls = our_call(name, rows), their_call(name, rows)
             for call in calls:
                 call()
             times = [[time_us(call) for call in calls] for _ in range(asked.rounds)]
             ours, theirs = zip(*times, strict=True)
-            size = WIDTH * WIDTH * (code_bytes + 4 / 32)
+            size = WIDTH * WIDTH * weight_bytes
             least = min(ours)
             print(
                 f"{name:9} {rows:5} {least:12.0f} {median(ours):10.0f} {min(theirs):12.0f} {median(theirs):10.0f}"

@@ -78,6 +78,16 @@ def blocks_of_32(bits: int) -> Reference:
     return of
 
 
+def blocks_of_256(a: Arrays, _: Sizes) -> Arrays:
+    """Multiply activations by weights in blocks of 256, each with eight scales and eight mins of 6 bits."""
+    codes = np.stack([a["B"] & 15, a["B"] >> 4], axis=3)
+    products = np.einsum("bghpqnk,ghmpqk->bghmn", codes, a["A"], dtype=np.int64)
+    scaled = np.einsum("bghmn,bghn->bgmn", products, a["scales"], dtype=np.int64).astype(np.int32)
+    lowest = np.einsum("ghm,bghn->bgmn", a["sums"], a["mins"], dtype=np.int64).astype(np.int32)
+    values = scaled * a["d"][:, :, None] - lowest * a["dmin"][:, :, None]
+    return {"C": np.einsum("bgmn,gm->mbn", values, a["A_scale"])}
+
+
 def sparse(block: Callable[[Sizes], tuple[int, int]], ends: str, interleaved: bool = False) -> Reference:
     """Multiply by the dense matrix that rows of blocks make, one block after the other."""
 
@@ -335,6 +345,7 @@ REFERENCES: dict[str, Row] = {
     "gemm_u8s8_requant": Row(quantised, LAYERS),
     "gemm_s8s8_requant": Row(quantised, LAYERS),
     "gemm_q4_0": Row(blocks_of_32(4), ("M=2 N=1 G=3", "M=1 N=2 G=1")),
+    "gemm_q4_k": Row(blocks_of_256, ("M=2 N=1 G=3", "M=1 N=2 G=1")),
     "gemm_q8_0": Row(blocks_of_32(8), ("M=2 N=1 G=3", "M=1 N=2 G=1")),
     "gemm_w4_f32": Row(weights_of_4_bits, ("M=2 N=3 G=2 H=4", "M=1 N=5 G=3")),
     **_both_types("gemv", product("mk,k->m", "A", "x", into="y"), "M=1 K=1", "M=5 K=17"),

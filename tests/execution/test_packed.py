@@ -86,13 +86,17 @@ def test_tiles_that_an_axis_cuts_are_not_computed_of_packed_bytes() -> None:
 
 
 @pytest.mark.hardware
-@pytest.mark.parametrize("name", ["gemm_q4_0", "gemm_q8_0"])
-def test_blocks_of_quantised_weights_are_dot_products_of_bytes_that_lie_in_place(name: str) -> None:
+@pytest.mark.parametrize(("name", "start"), [("gemm_q4_0", 1), ("gemm_q4_k", 3), ("gemm_q8_0", 1)])
+def test_blocks_of_quantised_weights_are_dot_products_of_bytes_that_lie_in_place(
+    name: str, start: int
+) -> None:
     sizes = {"M": 3, "N": 2, "G": 2}
     made = prepare(Request(shipped(name), "x86-avx512-vnni", dict(sizes), heuristic="greedy"))
     assert made.program.compilation.schedule is not None
     (products,) = (n for n in made.program.compilation.schedule.nests if n.mapping.startswith("dpbusd_"))
-    assert 1 in products.fused, products.fused  # sums begin with the correction for signed values
+    assert start in products.fused, (
+        products.fused
+    )  # sums begin with 0, or with the correction for signed values
     assert not products.stages, products.stages  # weights and activations are read where they lie
     assert verify_case(made, sizes, "random").ok
 

@@ -71,7 +71,7 @@ FEW_KERNELS = (
     "depthwise_separable", "softmax_f32", "attention", "gru", "lstm_s8", "layer_norm_f32", "csr_f32",
     "gemm_w4_f32", "linear_gelu_f32",
 )  # fmt: skip
-LATER_KERNELS = ("gemm_q4_0", "gemm_q8_0")
+LATER_KERNELS = ("gemm_q4_0", "gemm_q4_k", "gemm_q8_0")
 """Kernels that are younger than all.txt. They join its commands when it is recorded anew."""
 
 FEW_MACHINES = ("x86-avx2", "generic-c", "x86-avx512-vnni", "aarch64-sve2", "riscv-rvv", "x86-amx")

@@ -42,7 +42,7 @@ def sources(kernel: Kernel) -> list[str]:
 
 
 KERNELS = sorted(p.stem for p in (Path(__file__).parents[2] / "kernels").glob("*.ir"))
-IN_BLOCKS = ["gemm_q4_0", "gemm_q8_0"]  # ordered loops within each other: `grad` refuses them
+IN_BLOCKS = ["gemm_q4_0", "gemm_q4_k", "gemm_q8_0"]  # ordered loops within each other: `grad` refuses them
 OF_FLOATS = [n for n in KERNELS if results(shipped(n)) and sources(shipped(n)) and n not in IN_BLOCKS]
 OF_DATA = [n for n in OF_FLOATS if any(o.domain is not None for o in shipped(n).operands)]
 
