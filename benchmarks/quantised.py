@@ -32,7 +32,7 @@ FORMATS = {
 """By kernel: ggml's type, the weights of a block, and the bytes of a weight in isamap's layout, with its scales."""
 
 
-def our_call(name: str, rows: int) -> Callable[[], None]:
+def our_call(name: str, rows: int) -> Callable[[], object]:
     """Return the product by isamap's kernel."""
     sizes, rng = {"M": rows, "N": WIDTH // 64, "G": WIDTH // FORMATS[name][1]}, np.random.default_rng(0)
     kernel = isamap.compile(name, "host", sizes, heuristic="greedy")
@@ -67,7 +67,7 @@ def their_call(name: str, rows: int) -> Callable[[], None]:
     return lambda: g.ggml_graph_compute_with_ctx(context, graph, 1)
 
 
-def time_us(call: Callable[[], None]) -> float:
+def time_us(call: Callable[[], object]) -> float:
     """Return the processor time of one call in microseconds."""
     start = time.process_time_ns()
     call()
