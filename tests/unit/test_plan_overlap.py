@@ -122,6 +122,16 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
         ),
         (
             WORDS,
+            (Stage("b", 2, 1, 1),),
+            (),
+            (
+                "`stage b ahead 1 behind 1;` has copies for products in flight, "
+                "and the instruction of this mapping leaves none in flight\n"
+                "  help: leave `behind` out"
+            ),
+        ),
+        (
+            WORDS,
             (Stage("c", 2),),
             (DeferredWriteBack("c", "m"),),
             (

@@ -125,11 +125,11 @@ def _check_ahead(
             f"{name} fills a buffer early with elements that earlier iterations still change",
             help=f"write `stage {stage.operand};`, and `spread write {stage.operand} into` a loop's axis",
         )
-    if stage.behind not in (0, outlives):
+    if stage.behind and not outlives:
         yield Diagnostic(
             "schedule-overlap",
-            f"{name} has {stage.behind} copies behind for products in flight, and this mapping has {outlives}",
-            help=f"write `behind {outlives}`" if outlives else "leave `behind` out",
+            f"{name} has copies for products in flight, and the instruction of this mapping leaves none in flight",
+            help="leave `behind` out",
         )
     if stage.depth == 0 or not nest.loops[stage.depth - 1].counts:
         yield Diagnostic(
