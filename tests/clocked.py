@@ -30,7 +30,8 @@ ALWAYS = """
     errors mutations properties test_brute_force test_commands_in_c test_dsp_words test_gemmini_words
     test_hostile test_house_rules test_instruction_sets test_kills test_machine_edges test_machine_load
     test_lanes_over_short_axes test_machine_picture test_match_idle_numbers test_outputs test_packaging
-    test_places test_planted_races test_process_ends test_several_lengths test_simt_kernels test_conformance test_site test_tour test_vector_lengths test_verify_matrix test_vta_words test_wheel
+    test_places test_planted_races test_process_ends test_several_lengths test_simt_kernels test_conformance
+    test_site test_tour test_vector_lengths test_verify_matrix test_vta_words test_wheel
 """
 """Folders and files whose cases differ in kind: each is about a shipped file, a text, a fault, or a way to end."""
 
