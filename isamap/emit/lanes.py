@@ -192,6 +192,10 @@ def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
         )
     headers = [text for header in machine.target.headers if (text := allowed.headers()[header].text)]
     kernels = "\n".join(writer.device())
+    for word, needs in (("PRODUCTS_END", "products in flight"), ("SWIZZLED", "a swizzle of memory")):
+        if word in kernels and f"#define {word}" not in device.prelude:
+            said = f"{name} has {needs}, and the prelude of the device defines no `{word}`"
+            raise UsageProblem.of("lanes-unsupported", said, help="define it in the family's `prelude`")
     title = emitted_title(program, False)
     source = f"/* {title}\n   Emitted by isamap {__version__}."
     source += f" Compile with {device.compile} */\n\n" if device.compile else " */\n\n"

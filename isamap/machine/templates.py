@@ -91,10 +91,12 @@ KINDS: Mapping[str, TemplateKind] = {
         "an accelerator: a matrix unit, a scratchpad, a memory of sums, DMA", _ARRAY, _matrix
     ),
     "npu": TemplateKind(
-        "an accelerator for networks: the same with a vector unit that requantises", _ARRAY, _matrix
+        "an accelerator for networks: an array, a vector unit that requantises, scratchpads, DMA",
+        _ARRAY,
+        _matrix,
     ),
     "dsp": TemplateKind(
-        "a vector DSP: local memory behind a DMA engine, and slots that work at once",
+        "a vector DSP: local memory that a DMA engine fills, and units that work at once",
         (
             TemplateParameter("bytes", "bytes of a vector register", 64, 8, 1024, multiple=4),
             TemplateParameter("registers", "vector registers", 32, 4, 1024),

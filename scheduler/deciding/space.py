@@ -146,7 +146,7 @@ class Space:
 
     @property
     def splits_sum(self) -> bool:
-        """Whether a sum is divided among threads."""
+        """Return whether a sum is divided among threads."""
         dealt = {name for name, _ in self.option.parts}
         return any(axis.is_reduction and axis.name in dealt for axis in self.option.axes)
 

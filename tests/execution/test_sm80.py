@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from isamap.driver.pipeline import compile_kernel
+from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
@@ -34,7 +35,7 @@ from isamap.plan.check.judge import predict_registers
 from isamap.run.fills import make_arrays
 from isamap.run.runner import run_program
 from isamap.run.toolchain import compile_library
-from isamap.source import Source
+from isamap.source import Source, UsageProblem
 from isamap.source.records import replace
 from tests.device_kernels import KERNELS, print_files, product, shipped, without_vector_products
 
@@ -157,6 +158,19 @@ def test_groups_of_warps_multiply_tiles_in_the_memory_of_a_block(name: str) -> N
     for fill in ("integers", "random"):
         found = verify_case(prepared, sizes, fill)
         assert found.ok, found.problems
+
+
+def test_a_device_whose_prelude_lacks_a_word_is_refused() -> None:
+    """The prelude of sm_80 has no groups of products and no swizzle: its compiler would name an unknown function."""
+    sizes = {"M": 131, "N": 72, "K": 40}
+    made = compile_kernel(
+        Request(OF_GROUPS["f16"], GROUPS, sizes, schedule=Source("given", TWO_GROUPS), heuristic="greedy")
+    )
+    assert made.program is not None
+    assert made.machine is not None
+    other = replace(made.machine, target=replace(made.machine.target, features=("sm_80",)))
+    with pytest.raises(UsageProblem, match="the prelude of the device defines no `PRODUCTS_END`"):
+        emit_artifact(made.program, other, "kernels")
 
 
 @pytest.mark.parametrize(
