@@ -1,4 +1,7 @@
-"""The page of diagnostics lists every code; `pytest --snapshot-update` writes it anew."""
+"""The page of diagnostics lists every code, and the page of symptoms leads to each.
+
+`pytest --snapshot-update` writes the page of diagnostics anew.
+"""
 
 from __future__ import annotations
 
@@ -58,3 +61,13 @@ def test_the_page_of_symptoms_names_codes_that_there_are() -> None:
     named = set(re.findall(r"^\| \[`([a-z0-9-]+)`\]", text, re.MULTILINE))
     assert named - set(read_codes()) == set()
     assert {"no-mapping", "result-wrong", "no-compiler", "size-unbound"} <= named
+
+
+def test_the_page_of_symptoms_leads_to_every_code() -> None:
+    """Each code is in one row of the index, whose next step is not empty."""
+    text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    index = text.partition("\n## All codes by symptom\n")[2]
+    rows = re.findall(r"^\| (?!symptom|---)(.+?) \| (.*?) \| (.+) \|$", index, re.MULTILINE)
+    linked = [re.findall(r"\[`([a-z0-9-]+)`\]\(diagnostics\.md#\1\)", codes) for _, _, codes in rows]
+    assert sorted(code for codes in linked for code in codes) == sorted(read_codes())
+    assert [symptom for symptom, step, _ in rows if not step] == []
