@@ -1,8 +1,9 @@
-"""The page about deploying: its microcontroller program is built without a C library and runs under QEMU."""
+"""The page about deploying: its programs are built and run, and code has the bytes of its table."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -15,11 +16,14 @@ import pytest
 
 from isamap.cli import main
 
-PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+CODE_SIZES = runpy.run_path(str(ROOT / "benchmarks" / "code_sizes.py"))
 SHELL = re.compile(r"^```sh\n((?:(?!```).*\n)*)```", re.MULTILINE)
 COMMANDS = [
     command for block in SHELL.findall(PAGE) for line in block.splitlines() for command in line.split(" && ")
 ]
+SIZES = re.findall(r"^\| `(.+)` \| ([\w-]+)" + r" \| ([\d,]+)" * 4 + r" \|$", PAGE, re.MULTILINE)
 BUILD = next(words for command in COMMANDS if "ziglang" in (words := shlex.split(command)))
 
 
@@ -77,3 +81,20 @@ def test_the_wheel_of_the_page_computes_a_product(tmp_path: Path, monkeypatch: p
         text=True,
     )
     assert ran.stdout.startswith(str(tmp_path / "site"))
+
+
+@pytest.mark.exhaustive(fast=2)
+@pytest.mark.parametrize("row", SIZES, ids=lambda row: f"{row[0]} {row[1]}")
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed: pip install '.[cc]'")
+@pytest.mark.skipif(shutil.which("size") is None, reason="there is no binutils")
+def test_code_has_the_bytes_that_the_page_says(row: tuple[str, ...]) -> None:
+    """Another release of the compiler may change a tenth."""
+    code, machine, *said, data = row
+    measured = list(CODE_SIZES["measure"](code, machine))
+    assert [text for text, _ in measured] == [pytest.approx(int(n.replace(",", "")), rel=0.1) for n in said]
+    assert {written for _, written in measured} == {int(data)}
+
+
+def test_the_table_of_bytes_is_that_of_the_command() -> None:
+    codes, targets = CODE_SIZES["CODES"], CODE_SIZES["TARGETS"]
+    assert [row[:2] for row in SIZES] == [(code, machine) for code in codes for machine in targets]
