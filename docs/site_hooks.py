@@ -1,4 +1,4 @@
-"""What mkdocs does not do by itself: pages from outside docs/, and the list of decisions.
+"""What mkdocs does not do by itself: pages from outside docs/, the list of decisions, and words of code on one line.
 
 A page may link to one that lies outside docs/, as `../benchmarks/results/README.md`. That page is
 taken into the site under its path in the project; links from there into docs/ lead to the site's pages.
@@ -13,6 +13,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\]\((?P<path>[^)#\s:]+\.md)(?P<heading>#[^)\s]+)?\)")
+CODE = re.compile(r"(?<!</span>)(?<!<pre>)<code>(?P<text>[^<]*)</code>")
+SHORT_WORD = re.compile(r"(?<!\S)\S{2,24}(?!\S)")
 INDEX = "decisions/index.md"
 ORIGINS: dict[str, str] = {}  # of pages from outside docs/: their paths in the project
 
@@ -53,6 +55,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"]({link}{match['heading'] or ''})"
 
     return LINK.sub(inside, markdown)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Return the page, in which no line ends inside a short word of code, as behind the `--` of an option."""
+    return CODE.sub(lambda m: f"<code>{SHORT_WORD.sub(_unbroken, m['text'])}</code>", html)
+
+
+def _unbroken(word: re.Match[str]) -> str:
+    return f'<span class="word">{word[0]}</span>'
 
 
 def _inside(path: str) -> str:

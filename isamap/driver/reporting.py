@@ -121,7 +121,7 @@ def report_of(
         found = None  # caches hide what moves when: the model's shares say more
     ranked = rank_schedules(replace(request, best=RUNNERS_UP), made.problem).schedules
     shown = explain(made.schedule, made.problem, made.machine, request.cost_model, ranked)
-    why = "programs fill no memory of this machine by themselves; see the parts of the time"
+    why = "the machine has no scratchpad; see the parts of the time"
     if found is not None:
         shown = replace(shown, roofs=_with_links(shown, made, found))
     assert compilation.canonical is not None, "what was compiled is canonical"

@@ -127,7 +127,7 @@ def test_text_stands_out_in_both_modes(browser: Browser, scheme: str) -> None:
     browser.mode("light")
 
 
-@pytest.mark.parametrize("pixels", [800, 1280, 1700])
+@pytest.mark.parametrize("pixels", [390, 800, 1280, 1700])
 def test_nothing_is_wider_than_the_window(browser: Browser, pixels: int) -> None:
     browser.width(pixels)
     assert browser.value("document.documentElement.scrollWidth") <= pixels

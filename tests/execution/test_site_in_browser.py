@@ -21,12 +21,18 @@ PAGES = (
     "language",
     "options",
     "diagnostics",
+    "troubleshooting",
     "benchmarks/results",
 )
 pytestmark = [
     pytest.mark.skipif(chromium() is None, reason="no Chromium is installed: `apt-get install chromium`"),
     pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not installed: pip install '.[docs]'"),
 ]
+
+
+# Codes, options and names in the text that are shown on more than one line.
+BROKEN_WORDS = """[...document.querySelectorAll('.md-typeset :not(pre) > code')].filter(
+    code => /^\\S{2,24}$/.test(code.textContent) && code.getClientRects().length > 1).map(code => code.textContent)"""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +62,7 @@ def test_pages_fit_the_window_in_the_readers_scheme(
     scheme: str, shown: str, width: int, site: Path, tmp_path: Path
 ) -> None:
     wide: list[str] = []
+    broken: list[str] = []
     with Browser(tmp_path) as browser:
         browser.width(width)
         browser.mode(scheme)
@@ -64,8 +71,9 @@ def test_pages_fit_the_window_in_the_readers_scheme(
             wait(browser, f"document.body.dataset.mdColorScheme === '{shown}'")
             if browser.value("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
                 wide.append(page)
+            broken += browser.value(BROKEN_WORDS)
         assert only_own_files(browser)
-    assert wide == []
+    assert (wide, broken) == ([], [])
 
 
 def test_search_finds_pages_from_a_file(site: Path, tmp_path: Path) -> None:

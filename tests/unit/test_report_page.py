@@ -14,6 +14,7 @@ from isamap.driver.reporting import CompletedCompilation, recording_of, report_o
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
 from isamap.lower.walk import has_parallel
+from isamap.report.page.as_html import report_html
 from isamap.report.page.line_links import code_lines, kernel_lines
 from isamap.report.page.timeline import Bar, merge_bars
 
@@ -226,7 +227,9 @@ def test_bytes_of_a_requantised_product_never_see_main_memory_but_as_inputs_and_
 def test_a_processor_has_its_parts_instead_of_a_timeline() -> None:
     found = report(*PRODUCT)
     assert found.timeline is None
-    assert "by themselves" in found.no_timeline
+    assert "no scratchpad" in found.no_timeline
+    assert 'id="memories"' not in report_html(found)
+    assert 'id="memories"' in report_html(report(*REQUANT))
     assert {level.level for level in found.levels} == {"l1", "l2", "l3", "memory"}
     assert found.explained.spent[0].parts
     assert len(found.explained.runners) > 1

@@ -156,7 +156,7 @@ def _time(report: Report) -> Iterator[str]:
         of = f"{report.timeline.run} of {report.timeline.issues} issues simulated one by one"
         if report.timeline.unrecorded:
             of += f"; {report.timeline.unrecorded} of these are not drawn"
-        yield f'<p class="note">{of}; in grey times iterations repeat. Left out: '
+        yield f'<p class="note">{of}; iterations repeat in the grey ranges. Not simulated: '
         yield f"{escape('; '.join(report.timeline.left_out))}.</p>"
     yield "<details><summary>Parts of the time as tables</summary>"
     for spent in report.explained.spent:
@@ -170,8 +170,7 @@ def _memories(report: Report) -> Iterator[str]:
     yield from _figures(list(memory_pictures(report)))
     for use in report.memories:
         if not use.is_timed:
-            said = f"{use.memory}: leaves are the issues of the program, as they stand in it."
-            yield f'<p class="note">{escape(said)}</p>'
+            yield f'<p class="note">{escape(use.memory)}: each step is an issue, in the order of the program.</p>'
 
 
 def _roofline(report: Report) -> Iterator[str]:
@@ -195,10 +194,9 @@ def _bytes(report: Report) -> Iterator[str]:
 
 def _figures(pictures: Sequence[Picture]) -> Iterator[str]:
     """Yield the first pictures openly, and the others collapsed."""
-    yield '<div class="pictures">'
-    for picture in pictures[:OPEN]:
-        yield f"<figure>{picture.inline()}</figure>"
-    yield "</div>"
+    if pictures:
+        shown = (f"<figure>{picture.inline()}</figure>" for picture in pictures[:OPEN])
+        yield f'<div class="pictures">{"".join(shown)}</div>'
     for picture in pictures[OPEN:]:
         inside = f"<figure>{picture.inline()}</figure>"
         yield f"<details><summary>{escape(picture.title)}</summary>{inside}</details>"

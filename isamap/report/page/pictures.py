@@ -192,7 +192,7 @@ def memory_picture(title: str, use: MemoryUse) -> Picture:
     """Return the picture of one memory."""
     across, down = Across(0.0, use.span or 1.0, use.is_timed), _Down.of(use)
     said = (
-        f"{title}: {use.memory} over {'time' if use.is_timed else 'the program, in leaves'}, {peak_text(use)}"
+        f"{title}: {use.memory} over {'time' if use.is_timed else 'the program, in issues'}, {peak_text(use)}"
     )
     body = (
         words(24, 28, said, "title"),
