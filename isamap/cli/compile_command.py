@@ -86,7 +86,7 @@ def check_places(shown: Shown, *, force: bool) -> None:
 
 
 def _check_file(path: Path, force: bool) -> None:
-    """Refuse to replace a file, unless isamap wrote it and nobody has changed it."""
+    """Refuse to replace a file, unless isamap wrote it and it is unchanged."""
     from isamap.report.page.stamp import is_as_stamped, is_stamped
 
     if not path.parent.is_dir():

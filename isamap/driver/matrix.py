@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether another run would find the same."""
+        """Return whether another run would have the same verdict."""
         return self.verdict in ("verified", "no-mapping", "no-schedule")
 
     @staticmethod

@@ -314,7 +314,7 @@ class _Work:
 
 
 def anything(radius: Array, dtype: DType) -> Array:
-    """Return the whole range of the type where an integer may deviate, and 0 elsewhere."""
+    """Return the width of the type's range for each integer with a deviation, and 0 for the others."""
     return np.where(radius > 0, float(dtype.high - dtype.low), 0.0)
 
 

@@ -39,7 +39,7 @@ FURTHEST = 4
 
 @dataclass(frozen=True, slots=True)
 class ParallelKernel:
-    """A kernel with independent iterations. `shown` gives for each new input the output with its values."""
+    """A kernel with independent iterations. `shown` maps each new input to the output that has its values."""
 
     kernel: Kernel
     shown: Mapping[str, str]

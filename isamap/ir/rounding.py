@@ -74,7 +74,7 @@ def round_to(values: Array, dtype: DType) -> Array:
 
 
 def fused_multiply_add(a: Array, b: Array, c: Array, dtype: DType) -> Array:
-    """Return a*b + c rounded once to `dtype`. Source: Boldo and Melquiond, who add the error with rounding to odd."""
+    """Return a*b + c rounded once to `dtype`. Source: Boldo and Melquiond, with rounding to odd."""
     x, y, z = (v.astype(np.float64) for v in (a, b, c))
     product, product_tail = _two_product(x, y)
     total, total_tail = _two_sum(product, z)

@@ -278,7 +278,7 @@ def _range(span: Span) -> types.Range:
 
 
 def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
-    """Return a finding with its notes and next step. Without a place in this text, it is at the top."""
+    """Return a finding with its notes and next step. A finding in another text is at the top."""
     is_here = d.span is not None and d.span.source == source
     place = _range(_first_line(d.span) if d.span is not None and is_here else Span(source, 0, 0))
     elsewhere = [f"in {d.span}"] if d.span is not None and not is_here else []

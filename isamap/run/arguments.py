@@ -76,8 +76,8 @@ _MOST_WORK = 100_000
 class PassedTensor:
     """One tensor as it is passed.
 
-    Units: `strides` in bytes; `span_bytes` from its first to its last byte. `pitches` are the strides that
-    the program is told, of fewer dimensions where some are one to it.
+    `pitches` are the strides in the program's arguments. They have fewer dimensions than the array if the
+    program merges some. Units: `strides` in bytes; `span_bytes` from its first to its last byte.
     """
 
     name: str

@@ -233,11 +233,11 @@ class MachineTime:
         return start, longest_ns
 
     def _cross(self, step: Step, entered: float) -> float:
-        """Return when a transfer can start so that a shared link has finished when it ends.
+        """Return the earliest start of a transfer such that a shared link finishes no later than the transfer.
 
-        Reads use the link in program order from the time at which they are known: one that waits for another
-        event does not block later ones. Writes go first when they are ready, because engines alternate, and
-        few of the earlier reads have started.
+        Reads use the link in program order. A read that waits for another event does not block later reads.
+        A write uses the link as soon as it is ready, before reads that have not started: engines alternate
+        between reads and writes.
         """
         crossed = max(self.units[step.link], entered) + step.link_ns
         self.units[step.link] = crossed

@@ -7,8 +7,8 @@ differ in constants that count up together, and become
 
     for b in 2, n in N, j in H, c in C { x[b, n, j] += X[n, c] * W[b, c, j]; }
 
-If they differ in arrays instead (`r += …`, `z += …`), the arrays have to be one: temporaries are declared
-as one here; of inputs and outputs it is said which declaration would do.
+If they differ in arrays instead (`r += …`, `z += …`), these arrays must become one array. For temporaries, the
+rewrite declares it. For inputs and outputs, the refusal states the declaration that the kernel needs.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ def _cheaper(
 
 
 def matching_part(option: NestOption, nest: NestSchedule) -> NestOption | None:
-    """Return the option, or its part for one thread as the nest divides it, or None if they do not match."""
+    """Return the option, or its part for one thread if the nest has parallel loops, or None without such a part."""
     dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     if not dealt:
         return option

@@ -255,7 +255,7 @@ def _copied_ahead(space: Space, current: Assignment) -> Iterator[Assignment]:
 
 
 def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Yield changes that only save time together: a cache block and a stage. Each alone comes after that."""
+    """Yield pairs of a cache block and a stage, which may save time only together, and then single changes."""
     space = option.space
     for axis in space.axes:
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
