@@ -179,7 +179,7 @@ def ready_calls(
             compiled = replace(compile_library(emitted, prepared.machine), environment=variables)
             program = CompiledProgram(prepared.program.outcome, emitted, prepared.program.stages)
             theirs = Theirs(library, performed, replace(prepared, program=program, compiled=compiled))
-            wrong = _wrong(theirs)
+            wrong = _find_wrong_results(theirs)
         except CompilerRefused as problem:  # it cannot be linked with
             findings.append(_not_taken(library, performed, kernel.name, problem.diagnostics[0]))
             continue
@@ -192,7 +192,7 @@ def ready_calls(
     return ready, tuple(findings)
 
 
-def _wrong(theirs: Theirs) -> Diagnostic | None:
+def _find_wrong_results(theirs: Theirs) -> Diagnostic | None:
     """Return the error if a library's results are wrong at a measured size or at the smallest one, or None."""
     request = theirs.prepared.request
     parsed = parse_kernel(request.kernel)

@@ -196,14 +196,14 @@ class ComparedResult:
     rounded: Kernel | None = None
     """The kernel that was compiled in the other's place, if its errors are larger."""
 
-    def hold(self, name: str, expected: Expected) -> None:
+    def compare(self, name: str, expected: Expected) -> None:
         """Compare an output with its expected values, and record the outcome."""
         found = self.found[name]
         closest = find_deviation(found, expected)
         if closest.ratio > self.worst:
             self.worst, self.error, self.bound = closest.ratio, closest.error, closest.bound
         if closest.ratio > 1:
-            self.problems.append(_wrong(name, expected, closest, self))
+            self.problems.append(_error(name, expected, closest, self))
         free = int(np.count_nonzero(np.isinf(expected.bound)))
         if free and expected.at is None:
             self.checked = f"{expected.values.size - free} of {expected.values.size} elements of {name}"
@@ -323,7 +323,7 @@ def compare(
 def case_of(judged: ComparedResult, scalars: Mapping[str, float], *, guard: bool) -> Case:
     """Return the comparison of all outputs of a run with the oracle."""
     for name, expected in comparisons(judged, scalars):
-        judged.hold(name, expected)
+        judged.compare(name, expected)
     return Case(
         judged.sizes,
         judged.fill,
@@ -379,7 +379,7 @@ def _too_vague(name: str, vague: Vague, judged: ComparedResult) -> Diagnostic:
     )
 
 
-def _wrong(name: str, expected: Expected, closest: Deviation, judged: ComparedResult) -> Diagnostic:
+def _error(name: str, expected: Expected, closest: Deviation, judged: ComparedResult) -> Diagnostic:
     found = judged.found[name]
     if expected.at is not None:
         index = tuple(int(a[closest.position]) for a in expected.at)

@@ -131,21 +131,21 @@ def read_folder(path: Path) -> ModelProgram:
     try:
         data = read_limited(path, MOST_BYTES)
         if len(data) > MOST_BYTES:
-            raise _wrong(path, f"it has more than {MOST_BYTES >> 20} MB")
+            raise _error(path, f"it has more than {MOST_BYTES >> 20} MB")
         whole = _table(read_json(data))
         if whole["isamap"] != FORMAT:
-            raise _wrong(
+            raise _error(
                 path, f"its format is {show_value(whole['isamap'])}, and this version reads {FORMAT}"
             )
         program = _program(whole, path.resolve().parent)
     except OSError as error:
-        raise _wrong(path, f"it cannot be read: {error.strerror}") from None
+        raise _error(path, f"it cannot be read: {error.strerror}") from None
     except KeyError as error:
-        raise _wrong(path, f"it lacks `{error.args[0]}`") from None
+        raise _error(path, f"it lacks `{error.args[0]}`") from None
     except (ValueError, TypeError, AttributeError) as error:
-        raise _wrong(path, str(error)[:120]) from None
+        raise _error(path, str(error)[:120]) from None
     if (fault := _fault(program)) is not None:
-        raise _wrong(path, fault)
+        raise _error(path, fault)
     return program
 
 
@@ -282,7 +282,7 @@ def _bytes(passed: TensorView) -> int:
     return size_bytes(passed.dtype, passed.shape)
 
 
-def _wrong(path: Path, why: str) -> UsageProblem:
+def _error(path: Path, why: str) -> UsageProblem:
     help_ = "`isamap import model.onnx -o FOLDER` writes one anew"
     return UsageProblem.of("graph-damaged", f"{path} is not a graph file that can be read: {why}", help=help_)
 

@@ -358,7 +358,7 @@ class CompiledModel:
             return results
         unknown = [name for name in inputs if name not in self.inputs]
         if unknown:
-            raise _wrong(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
+            raise _error(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
         _take_input, _made, places, sized = self._prepare_call(inputs)  # it lives as long as the call
         self.call_at(*places)
         return {port.name: array for port, array in zip(self.emitted.outputs, sized(), strict=True)}
@@ -480,14 +480,14 @@ class CompiledModel:
     def _take_input(self, name: str, inputs: Mapping[str, Any], sizes: dict[str, int]) -> Array:
         """Return an input in the form that kernels accept. Open sizes that it determines are added to `sizes`."""
         if name not in inputs:
-            raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
+            raise _error(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
         dtype, shape = self.inputs[name]
         array = convert_stored(np.asarray(inputs[name]))
         element = DTYPES[dtype].numpy()
         is_of_type = array.dtype == element or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
         if array.ndim != len(shape) or not is_of_type or not self._fits(array.shape, shape, sizes):
             said = f"`{name}` is an array {dtype}{list(shape)}, and {array.dtype}{list(array.shape)} is given"
-            raise _wrong(said)
+            raise _error(said)
         return make_dense(array, dtype)
 
     def _fits(self, own: Sequence[int], shape: Sequence[int], sizes: dict[str, int]) -> bool:
@@ -501,7 +501,7 @@ class CompiledModel:
                     said = (
                         f"`{open_size.name}` is from {low} to {high} in this library, and {number} is given"
                     )
-                    raise _wrong(said)
+                    raise _error(said)
                 sizes.setdefault(open_size.symbol, number)
             if value_of(size, sizes) != number:
                 return False
@@ -585,7 +585,7 @@ def _describe_request(request: Request) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _wrong(said: str, *notes: str) -> UsageProblem:
+def _error(said: str, *notes: str) -> UsageProblem:
     return UsageProblem.of("argument-mismatch", said, notes=notes)
 
 

@@ -217,7 +217,7 @@ def _prove(e: Index, search: _Search, deep: int) -> bool:
 def _prove_by_steps(e: Index, search: _Search, deep: int) -> bool:
     atom = _next_atom(e, search.facts)
     if atom is None:
-        return deep > 0 and any(_prove(rest, search, deep - 1) for rest in _minus_facts(e, search.facts))
+        return deep > 0 and any(_prove(rest, search, deep - 1) for rest in _subtract_facts(e, search.facts))
     if _is_a_fact(e, search.facts):
         return True
     split = _split_at(e, atom)
@@ -396,7 +396,7 @@ def _min_max(atom: MinMax, c: Index, rest: Index, search: _Search, deep: int) ->
 # --- using facts ------------------------------------------------------------------------------------------
 
 
-def _minus_facts(e: Index, facts: Facts) -> Iterator[Index]:
+def _subtract_facts(e: Index, facts: Facts) -> Iterator[Index]:
     """Yield `e` (scaled up where needed) minus multiples of facts that cancel one of its negative terms."""
     shifted = _shift(e, facts)
     if shifted is None:

@@ -96,27 +96,27 @@ def check_device_plan(problem: DeviceProblem, plan: DevicePlan) -> tuple[Diagnos
     """Return the errors in a plan, or () if it is correct."""
     found: list[Diagnostic] = []
     if sorted(plan.order) != list(range(len(problem.jobs))):
-        return (_wrong("a kernel is missing, or there twice"),)
+        return (_error("a kernel is missing, or there twice"),)
     needs, done = needs_of(problem.jobs), set[int]()
     for number, phase in enumerate(plan.phases):
         if len(phase) > problem.devices:
-            found.append(_wrong(f"phase {number} has {len(phase)} parts for {problem.devices} devices"))
+            found.append(_error(f"phase {number} has {len(phase)} parts for {problem.devices} devices"))
         if not phase or not all(phase):
-            found.append(_wrong(f"a part of phase {number} is empty"))
+            found.append(_error(f"a part of phase {number} is empty"))
         for part in phase:
             there = set(done)
             for job in part:
                 if missing := needs[job] - there:
                     said = f"kernel {job} in phase {number} needs {min(missing)}, which is not there yet"
-                    found.append(_wrong(said))
+                    found.append(_error(said))
                 there.add(job)
         done |= {job for part in phase for job in part}
     if not found and abs(cost := cost_ns(problem, plan.phases) - plan.cost_ns) > 1e-6 * plan.cost_ns + 1e-6:
-        found.append(_wrong(f"it costs {cost + plan.cost_ns:.1f} ns, not {plan.cost_ns:.1f}"))
+        found.append(_error(f"it costs {cost + plan.cost_ns:.1f} ns, not {plan.cost_ns:.1f}"))
     if plan.bound_ns > plan.cost_ns * (1 + 1e-9) + 1e-6:
-        found.append(_wrong(f"its bound is {plan.bound_ns:.1f} ns, above its cost"))
+        found.append(_error(f"its bound is {plan.bound_ns:.1f} ns, above its cost"))
     return tuple(found)
 
 
-def _wrong(message: str) -> Diagnostic:
+def _error(message: str) -> Diagnostic:
     return Diagnostic("device-plan-wrong", message)

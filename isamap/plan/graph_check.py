@@ -73,33 +73,33 @@ def check_graph_plan(
         group = problem.groups[number]
         missing = [t for t in group.reads if t in problem.makers and t not in there]
         if missing:
-            found.append(_wrong(f"kernel {place} reads `{missing[0]}` before it is written"))
+            found.append(_error(f"kernel {place} reads `{missing[0]}` before it is written"))
         written = problem.nodes[group.root].writes
         if there & set(written):
-            found.append(_wrong(f"kernel {place} writes `{written[0]}`, which is there already"))
+            found.append(_error(f"kernel {place} writes `{written[0]}`, which is there already"))
         there |= set(written)
-    found += [_wrong(f"the result `{t}` is never written") for t in sorted(problem.results - there)]
+    found += [_error(f"the result `{t}` is never written") for t in sorted(problem.results - there)]
     if found:
         return tuple(found)
     peak = peak_bytes(problem, plan.order)
     if peak != plan.peak_bytes:
-        found.append(_wrong(f"{peak} bytes live at one time, not {plan.peak_bytes}"))
+        found.append(_error(f"{peak} bytes live at one time, not {plan.peak_bytes}"))
     if limit_bytes is not None and peak > limit_bytes:
-        found.append(_wrong(f"{peak} bytes live at one time, more than {limit_bytes}"))
+        found.append(_error(f"{peak} bytes live at one time, more than {limit_bytes}"))
     spans = live_ranges(problem, plan.order)
     room = problem.near.capacity_bytes
     passing = [min(problem.groups[g].passing_bytes, room) for g in plan.order]
     kept = ((*spans[t], problem.sizes[t]) for t in plan.near if t in spans)
     worst = max(loads(kept, len(plan.order), passing), default=0)
     if worst > room:
-        found.append(_wrong(f"{worst} bytes are to stay in a cache of {room}"))
+        found.append(_error(f"{worst} bytes are to stay in a cache of {room}"))
     cost = cost_ns(problem, plan.order, plan.near)
     if abs(cost - plan.cost_ns) > 1e-6 * max(1.0, cost):
-        found.append(_wrong(f"it costs {cost:.0f} ns, not {plan.cost_ns:.0f}"))
+        found.append(_error(f"it costs {cost:.0f} ns, not {plan.cost_ns:.0f}"))
     if plan.bound_ns > plan.cost_ns * (1 + 1e-6):
-        found.append(_wrong(f"its bound {plan.bound_ns:.0f} ns is more than it costs"))
+        found.append(_error(f"its bound {plan.bound_ns:.0f} ns is more than it costs"))
     return tuple(found)
 
 
-def _wrong(message: str) -> Diagnostic:
+def _error(message: str) -> Diagnostic:
     return Diagnostic("graph-plan-wrong", message)

@@ -113,17 +113,17 @@ def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
     """Yield the errors in a pipeline."""
     starts, interval = pipeline.starts, pipeline.interval
     if len(starts) != len(steady.operations) or interval < 1 or min(starts, default=0) < 0:
-        yield _wrong(f"{len(steady.operations)} operations need as many starts, and an interval of 1 or more")
+        yield _error(f"{len(steady.operations)} operations need as many starts, and an interval of 1 or more")
         return
     if max((interval, *starts)) > MAX_TICKS:
-        yield _wrong(f"an interval and a start are {MAX_TICKS} ticks at most")
+        yield _error(f"an interval and a start are {MAX_TICKS} ticks at most")
         return
     if (issues := (pipeline.stages - 1) * len(starts)) > MAX_ISSUES:
-        yield _wrong(f"{issues} operations are before and after the loop; at most {MAX_ISSUES} can")
+        yield _error(f"{issues} operations are before and after the loop; at most {MAX_ISSUES} can")
     for wait in steady.dependences:
         ready = starts[wait.source] + wait.delay
         if starts[wait.target] + wait.distance * interval < ready:
-            yield _wrong(
+            yield _error(
                 f"operation {wait.target}, `{steady.operations[wait.target].name}`, starts at "
                 f"{starts[wait.target]}, {wait.distance} iterations after operation {wait.source}, "
                 f"`{steady.operations[wait.source].name}`, whose result is there at {ready} only"
@@ -134,7 +134,7 @@ def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
             if operation.unit == unit:
                 _take(taken, start, operation.busy)
         if max(taken) > count:
-            yield _wrong(f"`{unit}` performs {max(taken)} operations at once, and there are {count} of it")
+            yield _error(f"`{unit}` performs {max(taken)} operations at once, and there are {count} of it")
     yield from _check_registers(steady, pipeline)
 
 
@@ -147,7 +147,7 @@ def _check_registers(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]
                 first = pipeline.starts[value.definer]
                 _take(alive, first, last - first, value.registers)
         if max(alive) > count:
-            yield _wrong(f"{max(alive)} registers of `{memory}` are taken at once, and {count} are free")
+            yield _error(f"{max(alive)} registers of `{memory}` are taken at once, and {count} are free")
 
 
 def _take(slots: list[int], first: int, ticks: int, each: int = 1) -> None:
@@ -157,7 +157,7 @@ def _take(slots: list[int], first: int, ticks: int, each: int = 1) -> None:
         slots[slot] += each * (rounds + ((slot - first) % len(slots) < rest))
 
 
-def _wrong(message: str) -> Diagnostic:
+def _error(message: str) -> Diagnostic:
     return Diagnostic(
         "schedule-pipeline",
         message,

@@ -207,14 +207,14 @@ def _check_place(operand: Operand, where: Address, span: range, one: Numbered, s
     )
     size = 0 if memory is None else memory.image.size
     if memory is None or first < 0 or end > size:
-        raise _wrong(one, f"`{operand.name}` reaches {where.memory} + {end - 1}, which has {size} bytes")
+        raise _error(one, f"`{operand.name}` reaches {where.memory} + {end - 1}, which has {size} bytes")
     if memory.bounds is None:
         return
     at = bisect_right(memory.bounds, first, key=lambda own: own[0]) - 1
     if at < 0 or end > memory.bounds[at][1]:
-        raise _wrong(one, f"`{operand.name}` at {where.memory} + {where.address} is not within one array")
+        raise _error(one, f"`{operand.name}` at {where.memory} + {where.address} is not within one array")
     if operand.role != "in" and (array := memory.bounds[at][2]).role == "in":
-        raise _wrong(one, f"`{operand.name}` is written into `{array.name}`, an input")
+        raise _error(one, f"`{operand.name}` is written into `{array.name}`, an input")
 
 
 def _note(issues: Sequence[_Issue], state: Execution) -> int:
@@ -241,7 +241,7 @@ def _needed_level(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, sta
         if access.is_read:
             if held is None or held.shape != plan.shapes[n] or held.dtype != operand.dtype.numpy():
                 said = f"`{operand.name}` is register {where.number} of {where.memory}, which has no such registers"
-                raise _wrong(one, said)
+                raise _error(one, said)
             level = held.written
         return max(level, held.touched) if held is not None and access.is_written else level
     memory = state.memories[where.memory]
@@ -249,7 +249,7 @@ def _needed_level(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, sta
         seen = access.of(memory.written)
         if (level := int(seen.max())) == NEVER:
             first = int(access.of(np.arange(memory.image.size))[seen == NEVER].min())
-            raise _wrong(one, f"`{operand.name}` is read at {where.memory} + {first}, never written before")
+            raise _error(one, f"`{operand.name}` is read at {where.memory} + {first}, never written before")
     return max(level, int(access.of(memory.touched).max())) if access.is_written else level
 
 
@@ -261,7 +261,7 @@ def _mark(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, level: int,
         held = state.registers.get((where.memory, where.number))
         if access.is_written:
             if held is not None and held.written == level:
-                raise _wrong(one, same)
+                raise _error(one, same)
             own = (
                 plan.shapes[n],
                 operand.dtype.numpy(),
@@ -278,7 +278,7 @@ def _mark(one: Numbered, plan: _Plan, n: int, access: AccessedBytes, level: int,
     if access.is_written:
         written = access.of(memory.written)
         if bool((written == level).any()):
-            raise _wrong(one, same)
+            raise _error(one, same)
         written[...] = level
     np.maximum(touched, level, out=touched)
 
@@ -368,5 +368,5 @@ def _write(plan: _Plan, n: int, where: Address | Register, values: Array, state:
             _view(plan, n, where, state)[...] = values
 
 
-def _wrong(one: Numbered, said: str) -> VerificationFailed:
+def _error(one: Numbered, said: str) -> VerificationFailed:
     return VerificationFailed.of("program-access", f"word {one.at}, `{one.command.instruction}`: {said}")

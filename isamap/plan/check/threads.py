@@ -40,20 +40,20 @@ def check_parallel(
     where = f"nest {nest.statement}"
     late = [loop for loop in nest.loops[nest.parallel :] if loop.is_dealt]
     if late:
-        yield _wrong(f"{where}: {_show_loop(late[0])} is inside a loop of another kind", "move it outermost")
+        yield _error(f"{where}: {_show_loop(late[0])} is inside a loop of another kind", "move it outermost")
         return
     axes = [loop.axis for loop in dealt]
     for axis in sorted({axis for axis in axes if axes.count(axis) > 1}):
-        yield _wrong(
+        yield _error(
             f"{where}: axis `{axis}` is partitioned by {axes.count(axis)} loops", "leave one of them"
         )
     if nest.hold < len(dealt):
-        yield _wrong(f"{where}: `hold` is outside of {_show_loop(dealt[-1])}", "put `hold;` inside of it")
+        yield _error(f"{where}: `hold` is outside of {_show_loop(dealt[-1])}", "put `hold;` inside of it")
     yield from _check_stages(nest, len(dealt), private)
     yield from _check_sums(nest, option, dealt)
     parts = prod(count for _, count in in_parts(nest, option).parts)
     if parts > MAX_PARTS:
-        yield _wrong(
+        yield _error(
             f"{where}: its parallel loops make {parts} parts; the limit is {MAX_PARTS}",
             "give them larger steps",
         )
@@ -62,19 +62,19 @@ def check_parallel(
 def _check_stages(nest: NestSchedule, dealt: int, private: Collection[str]) -> Iterator[Diagnostic]:
     for stage in nest.stages:
         if stage.memory in private and stage.depth < dealt:
-            yield _wrong(
+            yield _error(
                 f"nest {nest.statement}: `stage {stage.operand}` is outside of parallel loops, and each part "
                 f"has its own `{stage.memory}`",
                 "put it inside of them",
             )
         elif stage.memory and stage.memory not in private:
-            yield _wrong(
+            yield _error(
                 f"nest {nest.statement}: `stage {stage.operand}` lies in `{stage.memory}`, "
                 "and threads cannot share that memory",
                 "leave out the parallel loops, or the memory",
             )
         elif 0 < stage.depth < dealt:
-            yield _wrong(
+            yield _error(
                 f"nest {nest.statement}: `stage {stage.operand};` is between two parallel loops",
                 "put it outside of them to share the buffer, or inside to give each part its own",
             )
@@ -97,7 +97,7 @@ def _check_sums(nest: NestSchedule, option: NestOption, dealt: list[LoopStep]) -
     for operand in option.operands:
         depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
         if operand.is_accumulator and depths != [len(dealt)]:
-            yield _wrong(
+            yield _error(
                 f"{where} partitions a sum: every part needs its own accumulator",
                 f"put `stage {operand.name};` directly inside the parallel loops",
             )
@@ -107,5 +107,5 @@ def _show_loop(loop: LoopStep) -> str:
     return f"`par {loop.axis} by {loop.step}`"
 
 
-def _wrong(message: str, advice: str) -> Diagnostic:
+def _error(message: str, advice: str) -> Diagnostic:
     return Diagnostic("schedule-parallel", message, help=advice)

@@ -57,13 +57,13 @@ def check_versions(boxes: Sequence[Box], whole: Box) -> tuple[Diagnostic, ...]:
     for box in boxes:
         outside = [name for name in whole if name not in box or not _is_within(box[name], whole[name])]
         if outside or box.keys() - whole.keys():
-            return (_wrong(f"one is for {_show_box(box)}", whole),)
+            return (_error(f"one is for {_show_box(box)}", whole),)
     for one, other in combinations(boxes, 2):
         if all(one[n][0] <= other[n][1] and other[n][0] <= one[n][1] for n in whole):
-            return (_wrong(f"{_show_box(one)} and {_show_box(other)} have values in common", whole),)
+            return (_error(f"{_show_box(one)} and {_show_box(other)} have values in common", whole),)
     if sum(map(_volume, boxes)) < _volume(whole):
         listed = "; ".join(_show_box(box) for box in boxes)
-        return (_wrong(f"some values have none: there are schedules for {listed}", whole),)
+        return (_error(f"some values have none: there are schedules for {listed}", whole),)
     return ()
 
 
@@ -80,7 +80,7 @@ def _show_box(box: Box) -> str:
     return ", ".join(pairs)
 
 
-def _wrong(what: str, whole: Box) -> Diagnostic:
+def _error(what: str, whole: Box) -> Diagnostic:
     return Diagnostic(
         "schedule-mismatch",
         f"the schedules do not partition {_show_box(whole)}: {what}",
