@@ -109,7 +109,7 @@ def dense_strides(program: LoweredProgram, names: Mapping[str, str]) -> dict[str
 
 
 def used_in_loops(lines: Sequence[str], passed_on: Collection[str]) -> frozenset[str]:
-    """Return the identifiers in a function with loops, without lines that only pass them on."""
+    """Return the identifiers in the lines of a function with loops, except the lines `passed_on`."""
     if not any(line.lstrip().startswith("for (") for line in lines):
         return frozenset()
     return identifiers(line for line in lines if line.strip() not in passed_on)

@@ -358,7 +358,7 @@ def _differs(value: ReferenceValue, seen: Array, expected: Expected, deviation: 
     return Diagnostic(
         "result-wrong",
         f"element {deviation.position} of `{value.name}` is {found!s}, and ONNX's evaluator computes {right!s}",
-        notes=(f"it should be so {allowed}; {deviation.wrong} of {expected.values.size} elements are wrong",),
+        notes=(f"they should agree {allowed}; {deviation.wrong} of {expected.values.size} do not",),
     )
 
 

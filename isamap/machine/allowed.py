@@ -97,11 +97,11 @@ class Runs:
 class Device:
     """A device other than the processor, whose kernels are printed after a `prelude` in its language.
 
-    `library` are its drivers, "" where isamap has no host code for it, and `counted_by` their function that
-    counts devices. Files of kernels end in `ending`, and `compile` is a command for them, whose result ends in
-    `image`. `driver` are the functions that load an image, find a kernel, launch it and unload the image. A
-    kernel may declare `declared_bytes` of arrays of a block (0: any number). A launch reserves more, which
-    `permit` of the driver allows a kernel by the attribute `permitted`.
+    `library` are its drivers ("" if isamap has no host code for it). Their function `counted_by` counts devices.
+    Files of kernels end in `ending`. The command `compile` makes files of them that end in `image`. `driver` are
+    the functions that load an image, find a kernel, launch it and unload the image. A kernel may declare
+    `declared_bytes` of arrays of a block (0: any number). A launch may reserve more if the driver's function
+    `permit` sets the attribute `permitted` of the kernel.
     `tensors` is torch's device type of the arrays that the kernels access. `capability` is the lowest compute
     capability that runs the kernels. A device fits if its first number is the same and its capability is not lower.
     """

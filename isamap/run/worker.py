@@ -229,7 +229,7 @@ def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
 
 
 def _filled_arena(size: int, source: int) -> GuardedMemory:
-    """Return memory filled with copies of the random page after the count in the shared file."""
+    """Return memory filled with copies of the random page of the shared file, which follows its count."""
     arena = GuardedMemory(size, "free")
     for offset in range(0, size, PAGE):
         ctypes.memmove(arena.address + offset, source + PAGE, min(PAGE, size - offset))

@@ -491,7 +491,7 @@ def _plain(one: TwoMemoryProduct, problem: Problem) -> tuple[int, NestOption]:
     narrow = [(number, option) for number, option in plain if FEW % _tiles(option)["m"] == 0]
     if not narrow:
         least = min(_tiles(option)["m"] for _, option in plain)
-        raise Infeasible.of("rows-by-tiles", f"no issue multiplies {FEW} rows: one takes {least}")
+        raise Infeasible.of("rows-by-tiles", f"instructions multiply {least} rows or more, not {FEW}")
     took = {number: option.interval_ns * _issues(option, one.m, one.n) for number, option in narrow}
     near = [(number, option) for number, option in narrow if took[number] <= NEAR * min(took.values())]
     return min(near, key=lambda o: _issues(o[1], one.m, one.n))

@@ -108,8 +108,8 @@ def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
 class _Rows:
     """All rows of an input: their number, their elements, and the time to start one.
 
-    One of `together` rows is started. If rows are read as a whole, one of the `run` rows that follow each
-    other is started.
+    Of each `together` rows, one has a start. If rows are read as a whole, one of each `run` consecutive rows
+    has a start.
     """
 
     tiling: Tiling

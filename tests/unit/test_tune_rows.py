@@ -243,7 +243,7 @@ def test_a_machine_without_a_product_of_its_own_says_so() -> None:
 
 def test_issues_of_more_rows_than_a_product_of_few_has_are_said() -> None:
     found, _ = measured(load_machine("matmul-16x16x16"))
-    said = "no issue multiplies 4 rows: one takes 16"
+    said = "instructions multiply 16 rows or more, not 4"
     assert found == [Unmeasured(m, said) for m in ("l2", "l3", "mem")]
 
 

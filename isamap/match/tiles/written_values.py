@@ -152,7 +152,7 @@ def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[M
 
 
 def _is_short(axis: Axis, outer: Axis, lanes: int) -> bool:
-    """Return whether lanes run over the next axis, too: over whole pairs, fours or eights of this one."""
+    """Return whether an axis of 2, 4 or 8 fits into the lanes, so that they run over the next axis, too."""
     length = axis.extent.value
     is_whole = length in (2, 4, 8) and lanes >= length and lanes % length == 0
     return is_whole and axis is not outer and outer.extent.value not in (2, 4, 8)
