@@ -117,7 +117,8 @@ def emit_network(
     least = least_traffic(program, file, images)
     parts = {part.step: (part, traffic) for part, traffic in zip(file.parts, stream.traffic, strict=True)}
     for number, (_, traffic) in parts.items():
-        layers[number] = replace(layers[number], predicted_ns=layers[number].predicted_ns * traffic.share)
+        own_ns = layers[number].predicted_ns - layers[number].transfer_ns  # its own loads are in the price
+        layers[number] = replace(layers[number], predicted_ns=own_ns * traffic.share, transfer_ns=0.0)
     listed = [layer_json(layer) | {"predicted_ns": round(layer.predicted_ns, 1)} for layer in layers]
     for number, (part, traffic) in parts.items():
         listed[number] |= {"instructions": part.instructions, "words": part.words}
