@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from isamap.formulate.binding import bound_options
+from isamap.formulate.estimate import estimate
 from isamap.formulate.frame import Frame
 from isamap.formulate.load_costs import input_of
-from isamap.formulate.matches import Matches, tiles_of
+from isamap.formulate.matches import Matches, matches_of, tiles_of
 from isamap.formulate.option import option_of, reorders, whole_option
 from isamap.formulate.packable import packed_options
 from isamap.formulate.unmatched import require_performed
@@ -55,6 +56,28 @@ def build_problem(
     if named is None:
         require_performed(nests, kernel, machine)
     return frame.problem(nests)
+
+
+def least_issues(kernel: Kernel, machine: Machine) -> int:
+    """Return a lower bound of the issues that perform the sums of a canonical kernel with numeric sizes.
+
+    It is 0 if a sum has no mapping whose operands can be moved: then the machine may not perform it.
+    """
+    search, found = move_search_of(kernel, machine), 0
+    for number, statement in enumerate(statements(kernel)):
+        if statement.assign.op is not None:
+            matches, counts = matches_of(statement, number, machine), list[int]()
+            options = (
+                option_of(t, search, kernel, {}, prices_copies=False) for t in tiles_of(matches, machine)
+            )
+            for mapping in matches.mappings if any(option is not None for option in options) else ():
+                pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
+                made = estimate(statement, mapping, pattern, machine) if pattern is not None else None
+                counts += [made.issues] if made is not None else []
+            if not counts:
+                return 0
+            found += min(counts)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ remaining statements run on the host. A temporary between two parts becomes a te
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +20,7 @@ from isamap.driver.inputs import load_machine, machine_of
 from isamap.driver.request import Request, complete_sizes
 from isamap.driver.side_by_side import done_side_by_side
 from isamap.emit.c import EmittedC
+from isamap.formulate.build import least_issues
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import compile_as_passed
 from isamap.graph.model_program import KernelCall, ModelProgram, Step, TensorView, reads_of, writes_of
@@ -26,12 +28,14 @@ from isamap.graph.sizes import most_of
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES, Constraint, Index, Kernel, Range, bind, print_routine
 from isamap.lower.program import LoweredProgram
+from isamap.lower.work_slices import dense_numbers
 from isamap.machine import Machine, home_of, main_memories, memory_of_constants
 from isamap.match.patterns.layouts import stored_blocks
 from isamap.match.refusals.refuse import adds_to_narrowed, can_convert, lacking_abilities
 from isamap.source import IsamapError, MissingTool, NoMapping, Source
 from isamap.source.progress import Watch
 from isamap.stream.memory_layout import ALIGNMENT, main_step, memories_of
+from isamap.stream.unroll import MOST_COMMANDS, least_commands, too_long
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 from isamap.transform.block_storage import Storage, in_stored_blocks
@@ -205,11 +209,19 @@ def divide(
     """
     names, parts = list(program.kernels), dict[str, tuple[KernelPart, ...]]()
     constants, do = dict(program.constants), partial(_parts_of, lowered=lowered)
+    calls = Counter(s.kernel for s in program.steps if isinstance(s, KernelCall) and lowered and not s.sizes)
+    machines = {name: load_machine(request.machine) for name, (request, _) in zip(names, asked, strict=True)}
+    least = {name: _least_length(program.kernels[name], machines[name]) for name in calls}
+    _require_short(least, calls)
     given = [(*pair, _constant_operands(program, name)) for name, pair in zip(names, asked, strict=True)]
     made = done_side_by_side(do, given, jobs, here=True, machines=lambda one: [r.machine for r in one[:2]])
     for done, (number, found) in enumerate(made):
         watch(f"divide {names[number]}", done + 1, len(names))
         parts[names[number]] = found
+        if names[number] in calls:
+            programs = (part.made.lowered for part in found if part.made.lowered is not None)
+            least[names[number]] = sum(least_commands(p.body, dense_numbers(p, {})) for p in programs)
+            _require_short(least, calls)
     steps, origins = list[Step](), dict[str, str]()
     for step in program.steps:
         made = list(_calls(step, parts[step.kernel], constants)) if isinstance(step, KernelCall) else [step]
@@ -228,6 +240,21 @@ def divide(
         origins,
         host,
     )
+
+
+def _least_length(text: str, machine: Machine) -> int:
+    """Return a lower bound of the instructions of a kernel in a stream, by the mappings of its sums."""
+    kernel = make_guards_explicit(bind(parse_kernel(Source("kernel", text)), {}))
+    return 0 if _lacks(kernel, machine) else least_issues(kernel, machine)
+
+
+def _require_short(least: Mapping[str, int], calls: Mapping[str, int]) -> None:
+    """Check the length of a stream by lower bounds of its kernels. Raises: UsageProblem."""
+    each = {name: calls[name] * length for name, length in least.items()}
+    if sum(each.values()) > MOST_COMMANDS:
+        most = max(each, key=lambda name: each[name])
+        said = f"it has at least {sum(each.values())}; {each[most]} of them are those of `{most}`"
+        raise too_long(MOST_COMMANDS, (said,))
 
 
 def _constant_operands(program: ModelProgram, kernel: str) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from isamap.lower.program import (
     RegisterRef,
     Value,
 )
+from isamap.lower.walk import walk
 from isamap.lower.work_slices import by_one_thread, dense_numbers, is_met
 from isamap.machine import Machine, MachineInstruction
 from isamap.source import UsageProblem, dataclass, field
@@ -56,13 +57,48 @@ def unroll(
         yield command
 
 
-def too_long(most: int) -> UsageProblem:
+def too_long(most: int, notes: Sequence[str] = ()) -> UsageProblem:
     """Return the error that a program has more than `most` instructions."""
     return UsageProblem.of(
         "stream-too-long",
         f"the program has more than {most} instructions: its loops are written out",
+        notes=tuple(notes),
         help="give smaller sizes; the plain-C model, `compile` without --emit, keeps its loops",
     )
+
+
+def least_commands(nodes: Sequence[Node], env: Mapping[str, int]) -> int:
+    """Return a lower bound of the commands of nodes, where loops of equal iterations count by their trips.
+
+    An issue whose parameters change with a loop is left out, because some of them may have no elements.
+    """
+    found = 0
+    for node in by_one_thread(nodes):
+        match node:
+            case Issue():
+                found += not any(isinstance(v, Index) and v.symbols for _, v in node.params)
+            case For(variable, trips, body):
+                count = trips.evaluate(env)
+                alike = variable not in _deciding(body)
+                for trip in range(min(count, 1) if alike else count):
+                    found += least_commands(body, {**env, variable: trip}) * (count if alike else 1)
+            case If(conditions, body):
+                found += least_commands(body, env) if is_met(conditions, env) else 0
+            case Block(_, body):
+                found += least_commands(body, env)
+            case _:
+                pass
+    return found
+
+
+def _deciding(body: Sequence[Node]) -> set[str]:
+    """Return the variables on which trips and conditions in a body depend."""
+    inner = tuple(walk(body))
+    found = [node.trips for node in inner if isinstance(node, For)]
+    found += [
+        end for n in inner if isinstance(n, If) for left, _, right in n.conditions for end in (left, right)
+    ]
+    return {name for index in found for name in index.symbols}
 
 
 @dataclass(slots=True)

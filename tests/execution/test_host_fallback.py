@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
 
 import onnx
-from quantised_networks import inverted_residual, residual, two_layers
+from quantised_networks import Network, inverted_residual, residual, two_layers
 
 from isamap.cli.command_line import run
 from isamap.graph.graph_file import read_folder
@@ -304,6 +304,19 @@ def test_a_network_is_a_stream_on_a_machine_that_requantises_in_its_own_way(
     assert sum(layer["time_ns"] for layer in timed["layers"]) == pytest.approx(
         timed["stream"]["total_ns"], abs=1
     )
+
+
+def test_a_stream_that_is_too_long_is_refused_by_the_mappings_of_its_sums(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = Network(scale=0.01)
+    y = net.quantised(net.product(net.quantised("x", 0.02), 256, 4096), 0.05)
+    model = str(net.save(tmp_path / "product.onnx", {"x": (8192, 256)}, y))
+    words = ["compile", model, "--hw", "gemmini", "--heuristic", "greedy", "--emit", "program"]
+    found = answer(capsys, *words, rc=2)["diagnostics"][0]
+    assert found["code"] == "stream-too-long"
+    least = 8192 // 16 * 256 // 16 * 4096 // 16
+    assert f"it has at least {least}; {least} of them are those of `qlinearmatmul" in found["notes"][0]
 
 
 def test_a_layer_writes_the_border_that_the_next_one_reads(

@@ -15,6 +15,7 @@ from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.printers import PRINTERS, emit_artifact
 from isamap.driver.request import Request
+from isamap.lower.work_slices import dense_numbers
 from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import TOKENS, Quantity
 from isamap.source import IsamapError, Source, UsageProblem, VerificationFailed
@@ -25,6 +26,7 @@ from isamap.stream.encoding import decode, encode_end
 from isamap.stream.execute import execute_program
 from isamap.stream.listing import list_program
 from isamap.stream.program_file import ProgramFile, read_program, write_program
+from isamap.stream.unroll import least_commands
 
 WORDS = str(Path(__file__).parents[1] / "data" / "machines" / "words.yaml")
 QUARTER = "kernel quarter(M) { in x: f32[M]; out y: f32[M]; for i in M { y[i] = x[i] * 0.25; } }"
@@ -221,6 +223,20 @@ def test_a_program_without_end_is_refused(machine: Machine) -> None:
     assert refusal(lambda: assemble(lowered, machine, most=100)) == (
         "stream-too-long", "the program has more than 100 instructions: its loops are written out",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("sizes", "is_exact"), [((32, 48, 64), True), ((33, 50, 70), False)])
+def test_a_lower_bound_of_a_programs_commands_needs_no_words(
+    sizes: tuple[int, int, int], *, is_exact: bool
+) -> None:
+    request = Request(
+        read_kernel("gemm_s8s8"), "gemmini", dict(zip("MNK", sizes, strict=True)), heuristic="greedy"
+    )
+    file, made = compile_words(request)
+    assert made.program is not None
+    least = least_commands(made.program.body, dense_numbers(made.program, {}))
+    assert 0 < least <= file.instructions
+    assert (least == file.instructions) == is_exact, "parts of tiles may have no elements"
 
 
 def test_a_number_beyond_its_field_is_refused(machine: Machine) -> None:
