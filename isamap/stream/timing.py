@@ -6,6 +6,7 @@ and the link that units share has room for its bytes. It gives its tokens when i
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -52,7 +53,7 @@ def _queues_time(words: Sequence[int], program: ProgramFile, machine: Machine) -
     done: dict[int, float] = {}
     free = dict.fromkeys(run.names, 0.0)
     busy = dict.fromkeys(run.names, 0.0)
-    links: dict[str, float] = {}
+    links: dict[str, list[tuple[float, float]]] = defaultdict(list)
     touched = LastCommands(tuple(run.names.index(unit) for unit in run.units), len(run.names))
     for number in run.order():
         command, unit = run.placed[number].command, run.units[number]
@@ -66,8 +67,7 @@ def _queues_time(words: Sequence[int], program: ProgramFile, machine: Machine) -
         interval_ns, latency_ns = command_times(command, machine)
         if (crossing := link_time(command, machine)) is not None:
             memory, link_ns = crossing
-            links[memory] = max(links.get(memory, 0.0), start) + link_ns
-            start = max(start, links[memory] - link_ns)
+            start = _cross(links[memory], start, link_ns)
         free[unit] = start + interval_ns
         busy[unit] += interval_ns
         done[number] = start + latency_ns
@@ -113,6 +113,22 @@ def _link_of(name: str, params: tuple[tuple[str, int], ...], machine: Machine) -
     link, operand_name = crossed
     operand = bound_instruction(machine.instructions[name].instruction, params).operand(operand_name)
     return link.source_memory, carried_ns(link, operand, extents(operand))
+
+
+def _cross(busy: list[tuple[float, float]], ready_ns: float, link_ns: float) -> float:
+    """Return when a transfer starts on a link, and add it to the times at which the link is busy.
+
+    It takes the first time that is long enough: a transfer that waits for its data does not block later ones.
+    """
+    start, place = ready_ns, bisect_right(busy, ready_ns, key=lambda span: span[1])
+    while place < len(busy) and busy[place][0] < start + link_ns:
+        start, place = busy[place][1], place + 1
+    span = start, start + link_ns
+    if place and busy[place - 1][1] == start:
+        place -= 1
+        span = busy.pop(place)[0], span[1]
+    busy.insert(place, span)
+    return start
 
 
 # --- when words with slots are performed, one after the other ---
@@ -169,7 +185,8 @@ class Clock:
     known: _Known = field(default_factory=_Known)
     busy: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
     free: dict[object, float] = field(default_factory=lambda: defaultdict[object, float](float))
-    links: dict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    links: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    """When each shared link is busy, in order."""
     begun: dict[str, list[float]] = field(default_factory=lambda: defaultdict[str, list[float]](list))
 
     def perform(self, placed: Sequence[Numbered]) -> None:
@@ -199,8 +216,7 @@ class Clock:
         interval_ns, latency_ns = command_times(one.command, self.machine)
         if (crossed := link_time(one.command, self.machine)) is not None:
             memory, link_ns = crossed
-            begin = max(begin, self.links[memory])
-            self.links[memory] = begin + link_ns
+            begin = _cross(self.links[memory], begin, link_ns)
         self.free[unit, one.low] = begin + interval_ns
         self.begun[unit].append(begin)
         self.busy[unit] += interval_ns

@@ -190,3 +190,31 @@ def test_a_transfer_goes_on_beside_words_that_do_not_need_it(machine: Machine, b
     assert done == 104
     assert time_of([[transfer], [load(0, 0)], [load(1, 64)]], machine, bundle) == done
     assert time_of([[transfer], [load(0, 1024)]], machine, bundle) == done + 4
+
+
+def test_a_store_that_waits_for_its_data_does_not_block_loads_on_the_link_of_both() -> None:
+    """A fault once let links serve transfers in the order of their words, and idle until a store was ready."""
+    machine = load_machine("edge-npu")
+
+    def copy(name: str, **places: int) -> Command:
+        own = {"x": "dram", "z": "spad"} if name == "dma_in_i8" else {"x": "spad", "y": "dram"}
+        found = tuple((o, Address(own[o], at, (32, 1))) for o, at in places.items())
+        return Command(name, found, (("R", 32), ("C", 32)))
+
+    relu = Command(
+        "relu_bytes",
+        (("x", Address("spad", 0, (32, 1))), ("y", Address("spad", 1024, (32, 1)))),
+        (("R", 32),),
+    )
+    first, store = copy("dma_in_i8", x=64, z=0), copy("dma_out_i8", x=1024, y=8192)
+    loads = [copy("dma_in_i8", x=2048 * n, z=4096 * n) for n in (1, 2, 3)]
+
+    def last(*commands: Command) -> float:
+        clock = Clock(machine)
+        clock.perform([Numbered(at, command, (0,), at) for at, command in enumerate(commands)])
+        return clock.last
+
+    stored = 64 + 100 + 32 + 8  # the load has arrived, and the vector unit is done
+    assert last(first, relu, store) == stored + 64 + 100
+    assert last(first, relu, store, *loads[:2]) == stored + 64 + 100, "both loads cross before it"
+    assert last(first, relu, store, *loads) == stored + 2 * 64 + 100, "12 cycles before it are too few"
