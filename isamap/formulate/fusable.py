@@ -76,6 +76,15 @@ def _allowed_fusions(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fu
     return tuple(kept)
 
 
+def lacks_start(kernel: Kernel, number: int, tile: Tile, taken: Sequence[Fusion], search: MoveSearch) -> bool:
+    """Return whether nothing loads a tile's sums into their scratchpad, and no fused statement starts them."""
+    acc = tile.accumulator
+    home = _home(acc, tile, search) if acc is not None and tile.held is None else ""
+    move = scratch_move(acc, tile, home, search) if acc is not None and home else None
+    starts = {companion.number for companion in companions(kernel, number) if companion.starts}
+    return move is not None and move.only_starts and starts.isdisjoint(f.statement for f in taken)
+
+
 def _extent(extent: Index, profile: Mapping[str, int], step: int = 1) -> int:
     """Return the number of steps of an axis at the profile's sizes."""
     return -(-(typical_value(extent, profile) or 1) // step)

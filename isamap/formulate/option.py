@@ -10,7 +10,7 @@ from isamap.formulate.estimate import issue_lengths
 from isamap.formulate.finished_sums import with_energy_of_fusions
 from isamap.formulate.flows import with_flows
 from isamap.formulate.frame import Frame, energies_of
-from isamap.formulate.fusable import fusions
+from isamap.formulate.fusable import fusions, lacks_start
 from isamap.formulate.hierarchy import Memories
 from isamap.formulate.load_costs import (
     computed_of_packed,
@@ -266,6 +266,8 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
     taken = fusions(frame.kernel, number, tile, frame.search, frame.profile, frame.memories)
+    if lacks_start(frame.kernel, number, tile, taken, frame.search):
+        return None
     iterations = frame.iterations[number]
     option = with_flows(option, tile, number, frame.kernel, frame.search, taken)
     if option is None:

@@ -16,10 +16,13 @@ import onnx
 from quantised_networks import Network, inverted_residual, residual, two_layers
 
 from isamap.cli.command_line import run
+from isamap.driver.request import Request
 from isamap.graph.graph_file import read_folder
-from isamap.graph.host_fallback import with_known_numbers, writes_borders
+from isamap.graph.host_fallback import make_kernel, with_known_numbers, writes_borders
 from isamap.graph.model_program import KernelCall, ModelProgram, Port, TensorView
 from isamap.ir import interpret
+from isamap.lower.program import Issue
+from isamap.lower.walk import walk
 from isamap.machine import load_machine
 from isamap.onnx.onnx_models import compile_model
 from isamap.source import NoMapping, Source
@@ -393,6 +396,27 @@ def test_constants_of_a_stream_lie_in_the_main_memory_that_instructions_only_rea
     assert all(layer["verified"] for layer in found["layers"])
     timed = answer(capsys, "run", model, *words, "--program", str(out))
     assert timed["stream"]["busy_ns"]["flash"] > 0
+
+
+STARTED = """kernel k() {{
+  in a: i8[64, 64] @ sram; in w: i8[64, 32] @ flash; in b: i32[32] @ flash; in s: f32[32] @ flash;
+  temp c: i32[64, 32]; out y: i8[64, 32] @ sram;
+  for i in 64, j in 32 {{ c[i, j] = 0; }}
+  {sums}
+  for i in 64, j in 32 {{ y[i, j] = sat_i8(round(f32(c[i, j] + b[j]) * s[j], even)); }}
+}}"""
+SUM = "for i in 64, j in 32, k in 64 { c[i, j] += i32(a[i, k]) * i32(w[k, j]); }"
+
+
+def test_sums_that_nothing_loads_start_and_finish_in_their_scratchpad() -> None:
+    made = make_kernel(
+        Request(Source("k", STARTED.format(sums=SUM)), ETHOS, {}, heuristic="greedy"), lowered=True
+    )
+    assert made.lowered is not None
+    moved = [node.instruction for node in walk(made.lowered.body) if isinstance(node, Issue)]
+    assert {"zero_acc", "mac_block", "scale_out"} <= set(moved)
+    with pytest.raises(NoMapping):  # the second sum would have to load what the first one has left
+        make_kernel(Request(Source("k", STARTED.format(sums=SUM + SUM)), ETHOS, {}, heuristic="greedy"))
 
 
 def test_a_machine_reads_weights_from_flash_whatever_memory_its_description_names_first(

@@ -276,7 +276,8 @@ class ScratchMove:
     """The instructions that move a tile between an array and a buffer. Units: ns and pJ per element.
 
     `computing` are the instructions that compute the tile afterwards if it is no copy, each with its time. `waits`
-    is the memory at which lanes wait for each other, with the part of `cost_ns` for which they do.
+    is the memory at which lanes wait for each other, with the part of `cost_ns` for which they do. `only_starts`
+    says that nothing loads the tile: zeros are written where its sums start.
     """
 
     instruction: str
@@ -285,6 +286,7 @@ class ScratchMove:
     energy_pj: float = 0.0
     computing: tuple[tuple[str, float], ...] = ()
     waits: tuple[str, float] = ("", 0.0)
+    only_starts: bool = False
 
 
 def scratchpads(machine: Machine) -> tuple[Memory, ...]:
@@ -376,8 +378,12 @@ def scratch_move(
         (name, cost_ns), *others = way.moves
         return ScratchMove(name, len(way.moves), cost_ns, computing=tuple(others))
     if found is None:
-        passing = written is not None and written.target.buffer in search.passing
-        return _computed_away(operand, home, search) if passing else None
+        subject = written.target if written is not None else operand.subject
+        passing = (
+            isinstance(subject, Read) and subject.buffer in search.passing and not tile.overwrites(operand)
+        )
+        in_place = _computed_away(operand, home, search) if back else _started_in(operand, tile, home, search)
+        return in_place if passing else None
     return ScratchMove(found.store.instruction, elements // found.width, found.cost_ns)
 
 
@@ -561,6 +567,15 @@ def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> Scrat
         if read and read[0].dtype == operand.dtype:
             return ScratchMove(pattern.name, 1, 0.0)  # its time is that of the statement that computes
     return None
+
+
+def _started_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> ScratchMove | None:
+    """Return the start of sums in a scratchpad by an instruction that writes zeros, or None."""
+    clearing = find_clearing(search, home, operand.dtype.name) if operand is tile.accumulator else None
+    if clearing is None:
+        return None
+    issues = -(-prod(operand.cell_shape) // clearing.most)
+    return ScratchMove(clearing.instruction, issues, clearing_ns(clearing, search), only_starts=True)
 
 
 def through_scratchpad(
