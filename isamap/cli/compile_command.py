@@ -57,8 +57,8 @@ class Shown:
         "--report", "PATH",
         "Also write a report on the compilation, for example `--report gemm.html`. The ending selects the format: "
         ".html is a page with pictures, .txt is text (`-` prints it), .json has the facts; a FOLDER gets all of "
-        "them and each picture as SVG. By default no report is written. For a model, the report is a table of its "
-        "layers: .txt, .json or `-`.",
+        "them and each picture as SVG. By default no report is written. For a model, the report is about its "
+        "layers: .html, .txt, .json or `-`.",
     )  # fmt: skip
     trace: str | None = one_word(
         "--trace", "FILE",
@@ -235,7 +235,7 @@ def compile_command(asked: CompileOptions) -> Answer:
             )
         given = asked.kernel, asked.hw, asked.sizes, asked.output, asked.choices, asked.of_model
         if asked.emit != "code":
-            return emit_network(asked.emit, *given, force=asked.force)
+            return emit_network(asked.emit, *given, force=asked.force, report=asked.shown.report)
         return compile_whole(*given, force=asked.force, report=asked.shown.report)
     advice = "give scalars when the kernel is called"
     refuse(asked, ["--constant"], "is about an input of a model, and this is a kernel", advice)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer, Finding, check_new, write_text
 from isamap.cli.import_command import CONSTANTS, import_file
@@ -107,22 +107,17 @@ def compile_whole(
     force: bool,
     report: str | None = None,
 ) -> Answer:
-    """Return the files of a model's library in their folder. `report` is the place of a table of its layers."""
+    """Return the files of a model's library in their folder. `report` is the place of a report on its layers."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
     from isamap.graph.layers import constants_by_memory, layers_of
     from isamap.graph.model_library import compile_program_of
     from isamap.graph.partition import no_room
-    from isamap.report.access_tables import layers_text
 
     how, room = how_of(machines, choices, asked.host, asked.devices), asked.workspace
     if output is not None:
         check_replaceable(Path(output), force=force)
-    if report not in (None, "-") and Path(report).suffix not in (".txt", ".json"):
-        said = f"`--report` of a model is a table of its layers, and `{report}` is no .txt or .json"
-        raise UsageProblem.of("usage", said, help="write `--report layers.txt`, or `--report -` to print it")
-    if report not in (None, "-") and not force:
-        check_new(Path(report))
+    check_report(report, force=force)
     with Progress() as progress:
         found, warnings = read_model(
             model, how, sizes, progress, constant=asked.constant, fusion=asked.fusion, room=room
@@ -142,10 +137,7 @@ def compile_whole(
     files = dict(emitted.files)
     files["manifest.json"] = manifest_text(summary | {"ortools": ortools_version()}, files)
     paths = [str(path) for path in write_folder(folder, files, force=force)]
-    table = layers_text(described) if report is not None else ""
-    if report not in (None, "-"):
-        text = json.dumps({"layers": described}, indent=2) if report.endswith(".json") else table
-        write_text(Path(report), f"{text}\n", overwrite=force)
+    reported = write_layers(report, described, program, force=force)
     lines = [
         f"{program.name} on {made.machine.name}: {made.kernels} kernels in {len(program.steps)} steps",
         f"workspace: {emitted.workspace_bytes} bytes; weights: {len(emitted.weights)} bytes"
@@ -157,11 +149,39 @@ def compile_whole(
         *(f"data decides `{size.name}`: a call returns it, {size.high} at most" for size in emitted.returned),
         *([_describe_parallel(made.dealt)] if made.dealt else []),
         *where_text(layers),
-        *([table, ""] if report == "-" else [f"wrote {report}"] if report is not None else []),
+        *reported,
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
     warnings = (*warnings, *(made.dealt.plan.warnings if made.dealt else ()))
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
+
+
+def check_report(report: str | None, *, force: bool) -> None:
+    """Check that the report of a model can be written. Raises: UsageProblem."""
+    if report in (None, "-"):
+        return
+    if Path(report).suffix not in (".txt", ".json", ".html"):
+        said = f"`--report` of a model is about its layers, and `{report}` is no .html, .txt or .json"
+        raise UsageProblem.of("usage", said, help="write `--report layers.html`, or `--report -` to print it")
+    if not force:
+        check_new(Path(report))
+
+
+def write_layers(
+    report: str | None, layers: Sequence[Mapping[str, Any]], program: ModelProgram, *, force: bool
+) -> list[str]:
+    """Write the report of a model's layers, given as JSON, and return the lines of the answer about it."""
+    from isamap.report.access_tables import layers_text
+    from isamap.report.page.as_html import network_html
+
+    if report is None:
+        return []
+    if report == "-":
+        return [layers_text(layers), ""]
+    text = json.dumps({"layers": layers}, indent=2) if report.endswith(".json") else layers_text(layers)
+    text = network_html(program.name, layers, program.kernels) if report.endswith(".html") else f"{text}\n"
+    write_text(Path(report), text, overwrite=force)
+    return [f"wrote {report}"]
 
 
 def answer_model_stage(

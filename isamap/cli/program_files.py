@@ -82,9 +82,10 @@ def emit_network(
     asked: OfModel,
     *,
     force: bool,
+    report: str | None = None,
 ) -> Answer:
     """Write the stream of a network to a folder, with its graph, its weights, and the C of the host's steps."""
-    from isamap.cli.model_files import how_of, layer_json, read_model, where_text
+    from isamap.cli.model_files import check_report, how_of, layer_json, read_model, where_text, write_layers
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
     from isamap.graph.graph_file import folder_files
@@ -104,6 +105,7 @@ def emit_network(
         raise UsageProblem.of("usage", said, help="use --emit program, and leave out --host none")
     if output is not None:
         check_replaceable(Path(output), force=force)
+    check_report(report, force=force)
     with Progress() as progress:
         found, _ = read_model(model, how, sizes, progress, constant=asked.constant, fusion=asked.fusion)
         made = compile_program_of(found.whole(), how, progress, lowered=True)
@@ -145,6 +147,7 @@ def emit_network(
         said,
         *_traffic_lines(layers, stream, least),
         *where_text(layers),
+        *write_layers(report, listed, program, force=force),
         f"wrote {folder}",
     ]
     return Answer(payload | {"files": paths}, "\n".join(lines))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -229,8 +230,14 @@ def test_a_report_of_a_network_has_time_gap_bytes_and_energy_of_each_layer(
     assert len(rows) == len(layers) + 1
     assert rows[-1].startswith("all layers")
     assert f" {whole} " in rows[-1]
-    assert run([*words, "-o", "out", "--force", "--report", "layers.html"]) == 2
-    assert "is a table of its layers" in capsys.readouterr().err
+    assert run([*words, "-o", "out", "--force", "--report", "layers.html"]) == 0
+    page = (tmp_path / "layers.html").read_text()
+    parts = [f'<section id="layer-{n}"' in page for n in range(1, len(layers) + 2)]
+    assert parts == [True] * len(layers) + [False]
+    assert all(page.count(f"kernel {layer['kernel']}(") == 1 for layer in own), "each kernel's text is there"
+    assert all(page.count(escape(layer["why"])) >= 1 for layer in layers if "why" in layer)
+    assert run([*words, "-o", "out", "--force", "--report", "layers.svg"]) == 2
+    assert "is about its layers" in capsys.readouterr().err
 
 
 def test_a_network_that_a_machine_performs_whole_has_no_host(
@@ -245,9 +252,11 @@ def test_a_network_that_a_machine_performs_whole_has_no_host(
 def test_a_network_is_one_stream_of_encoded_instructions_with_steps_of_its_host_between(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, out = str(two_layers(tmp_path / "two.onnx")), tmp_path / "net"
-    made = answer(capsys, "compile", model, *NPU, "--emit", "program", "-o", str(out))
+    model, out, page = str(two_layers(tmp_path / "two.onnx")), tmp_path / "net", tmp_path / "net.html"
+    made = answer(capsys, "compile", model, *NPU, "--emit", "program", "-o", str(out), "--report", str(page))
     own = [layer for layer in made["layers"] if layer["machine"] == "edge-npu"]
+    issued = [f"<td>instructions</td><td>{layer['instructions']}</td>" for layer in own]
+    assert all(count in page.read_text() for count in issued), "the report is about the stream"
     assert sum(layer["instructions"] for layer in own) == made["instructions"] > 0
     assert sum(layer["words"] for layer in own) == made["words"]
     assert len(own) < len(made["layers"]), "the host performs some"

@@ -34,7 +34,6 @@ MUTABLE: dict[str, tuple[str, ...]] = {
         "isamap/emit/timing_source:_Function",
         "isamap/graph/emitting:_Writer",
         "isamap/graph/graph:FoldingBudget",
-        "isamap/graph/host_fallback:_StreamLength",
         "isamap/graph/kernel_groups:Writer",
         "isamap/graph/lowering:Lowering",
         "isamap/graph/making:Making",

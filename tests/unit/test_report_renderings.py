@@ -17,7 +17,7 @@ from isamap.driver import reporting
 from isamap.driver.length_versions import compile_request
 from isamap.driver.reporting import recording_of, report_of
 from isamap.driver.request import Request
-from isamap.report.page.as_html import report_html
+from isamap.report.page.as_html import network_html, report_html, timeline_of_layers
 from isamap.report.page.as_text import PLAIN, report_json, report_text
 from isamap.report.page.pictures import all_pictures
 from isamap.report.page.stamp import add_digest, is_as_stamped, is_stamped
@@ -218,3 +218,35 @@ def test_a_change_is_told_from_what_was_written() -> None:
     assert not is_as_stamped(text + " ")
     assert not is_as_stamped(text.replace("gemm_f32", "gemm_f64", 1))
     assert not is_stamped("mine")
+
+
+def test_a_page_of_a_network_has_a_timeline_and_a_part_for_each_layer() -> None:
+    common = {"levels": {"dram": {"bytes": 4096}}, "instructions": 12, "read_bytes": 4096}
+    layers = [
+        {
+            "nodes": ["a<b"],
+            "operators": ["Conv"],
+            "kernel": "conv",
+            "machine": "npu",
+            "predicted_ns": 300.0,
+            **common,
+        },
+        {
+            "nodes": [],
+            "operators": ["Sin"],
+            "kernel": "sin",
+            "machine": "cpu",
+            "predicted_ns": 100.0,
+            "why": "no <sin>",
+        },
+    ]
+    timeline = timeline_of_layers(layers)
+    assert [(bar.track, bar.label, bar.start_ns, bar.end_ns) for bar in timeline.bars] == [
+        ("npu", "Conv", 0.0, 300.0), ("cpu", "Sin", 300.0, 400.0),
+    ]  # fmt: skip
+    assert {track.name: track.busy_ns for track in timeline.tracks} == {"npu": 300.0, "cpu": 100.0}
+    page = network_html("net", layers, {"conv": "kernel conv() { for i < 4 {} }"})
+    assert page.count("<section") == 2 + len(layers)
+    assert "2 layers take 400 ns by the cost model" in page
+    for said in ("1: a&lt;b", "2: sin", "no &lt;sin&gt;", "for i &lt; 4", "<td>instructions</td><td>12</td>"):
+        assert said in page, said

@@ -6,18 +6,28 @@ that it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import chain
+from typing import Any
 
-from isamap.report.columns import Row
+from isamap.report.access_tables import gap_text
+from isamap.report.columns import Row, bytes_text, energy_text
 from isamap.report.explained import runner_rows, spent_rows
+from isamap.report.mappings import time_text
 from isamap.report.nest_tree import registers_text, stationary_text, tree_rows
-from isamap.report.page.pictures import memory_pictures, roofline_pictures, time_pictures, traffic_pictures
+from isamap.report.page.pictures import (
+    memory_pictures,
+    roofline_pictures,
+    time_pictures,
+    timeline_pictures,
+    traffic_pictures,
+)
 from isamap.report.page.report_facts import Mark, Pane, Report, SubjectLine, names_in
 from isamap.report.page.stamp import STAMP
+from isamap.report.page.timeline import Bar, Timeline, Track
 from isamap.report.page.traffic import level_rows
 from isamap.report.picture import PLOT, STYLE, Picture
 from isamap.report.roofline import roofline_rows, roofline_sentence
@@ -34,7 +44,14 @@ KEYS = (
 def report_html(report: Report) -> str:
     """Return the whole HTML file."""
     sections = [section for section in _sections(report) if section.body]
-    return "\n".join(chain(_head(report, sections), *(s.lines() for s in sections), _tail()))
+    title = f"{report.title}{': ' if report.sizes else ''}{report.sizes}"
+    return _page(title, report.sentence, report.figures, sections)
+
+
+def _page(title: str, sentence: str, figures: Sequence[Row], sections: Sequence[_Section]) -> str:
+    """Return a page with a title, a sentence, named values, and sections."""
+    head = _head(title, sentence, figures, sections)
+    return "\n".join(chain(head, *(s.lines() for s in sections), _tail()))
 
 
 class _Section:
@@ -60,19 +77,19 @@ def _sections(report: Report) -> Iterator[_Section]:
     yield _Section("notes", "Warnings", (f"<pre>{escape(note)}</pre>" for note in report.notes))
 
 
-def _head(report: Report, sections: Sequence[_Section]) -> Iterator[str]:
+def _head(title: str, sentence: str, figures: Sequence[Row], sections: Sequence[_Section]) -> Iterator[str]:
     yield "<!DOCTYPE html>"
     yield f"<!-- {STAMP} -->"
     yield '<html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{escape(report.title)}</title>"
+    yield f"<title>{escape(title)}</title>"
     yield f"<style>{STYLE}{PLOT}{_page_file('page.css')}</style></head><body>"
-    yield '<a class="skip" href="#code">To the kernel</a><header>'
-    yield f"<h1>{escape(report.title)}{': ' if report.sizes else ''}{escape(report.sizes)}</h1>"
-    yield f'<p class="sentence" id="sentence">{escape(report.sentence)}</p>'
-    figures = (f"<div><dt>{escape(n)}</dt><dd>{escape(v)}</dd></div>" for n, v in report.figures)
-    yield f'<dl class="figures">{"".join(figures)}</dl></header>'
+    yield f'<a class="skip" href="#{sections[0].name}">To the first part</a><header>'
+    yield f"<h1>{escape(title)}</h1>"
+    yield f'<p class="sentence" id="sentence">{escape(sentence)}</p>'
+    terms = (f"<div><dt>{escape(n)}</dt><dd>{escape(v)}</dd></div>" for n, v in figures)
+    yield f'<dl class="figures">{"".join(terms)}</dl></header>'
     links = (f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in sections)
     yield f'<nav aria-label="Parts of this report"><ul>{"".join(links)}</ul></nav><main>'
 
@@ -214,3 +231,56 @@ def _cells(row: Row, right: Collection[int], tag: str) -> str:
     scope = ' scope="col"' if tag == "th" else ""
     kinds = (' class="n"' if i in right else "" for i in range(len(row)))
     return "".join(f"<{tag}{scope}{k}>{escape(cell)}</{tag}>" for k, cell in zip(kinds, row, strict=True))
+
+
+# --- networks: a timeline of their layers, their table, and a part for each layer. Layers are given as JSON ----
+
+LAYERS: Row = ("layer", "runs on", "predicted", "gap", "kernel")
+FACTS = {
+    "transfer_ns": ("transfers", time_text),
+    "energy_pj": ("energy", energy_text),
+    "instructions": ("instructions", str),
+    "read_bytes": ("read from main memory", bytes_text),
+    "written_bytes": ("written to main memory", bytes_text),
+}
+"""The facts of a layer that not every layer has: their names and texts."""
+
+
+def network_html(title: str, layers: Sequence[Mapping[str, Any]], kernels: Mapping[str, str]) -> str:
+    """Return the whole HTML file. `kernels` are texts by name; a layer that only moves data has none."""
+    timeline, rows, parts = timeline_of_layers(layers), list[Row](), list[_Section]()
+    for number, (layer, bar) in enumerate(zip(layers, timeline.bars, strict=True), 1):
+        name, ns = f"{number}: {' + '.join(layer['nodes']) or layer['kernel']}", bar.end_ns - bar.start_ns
+        facts = layer["machine"], time_text(ns), gap_text([(ns, layer.get("gap"))]), layer["kernel"]
+        rows.append((name, *facts))
+        known, text = dict(zip(LAYERS[1:], facts, strict=True)), kernels.get(layer["kernel"], "")
+        parts.append(_Section(f"layer-{number}", name, _layer(layer, known, text)))
+    figures = [("predicted", time_text(timeline.total_ns)), ("layers", str(len(layers)))]
+    figures += [(track.name, time_text(track.busy_ns)) for track in timeline.tracks]
+    said = f"{len(layers)} layers take {time_text(timeline.total_ns)} by the cost model, one after the other."
+    drawn = _Section("timeline", "Timeline", _figures(list(timeline_pictures(title, timeline))))
+    table = _Section("layers", "Layers", (_table([LAYERS, *rows], (2, 3)),))
+    return _page(title, said, figures, (drawn, table, *parts))
+
+
+def timeline_of_layers(layers: Sequence[Mapping[str, Any]]) -> Timeline:
+    """Return a track for each machine, with a bar for each layer, named after its operators."""
+    bars, now, busy = list[Bar](), 0.0, dict[str, float]()
+    for layer in layers:
+        label = " + ".join(dict.fromkeys(layer["operators"])) or layer["kernel"]
+        end, machine = now + layer.get("predicted_ns", 0.0), layer["machine"]
+        bars.append(Bar(machine, label, now, end))
+        busy[machine] = busy.get(machine, 0.0) + end - now
+        now = end
+    tracks = tuple(Track(name, is_link=False, busy_ns=ns) for name, ns in busy.items())
+    return Timeline(now, tracks, tuple(bars), (), len(bars), len(bars), 0, ("how layers overlap",))
+
+
+def _layer(layer: Mapping[str, Any], facts: Mapping[str, str], text: str) -> Iterator[str]:
+    others = [(name, shown(layer[key])) for key, (name, shown) in FACTS.items() if key in layer]
+    moved = [
+        (f"bytes at {name}", bytes_text(level["bytes"])) for name, level in layer.get("levels", {}).items()
+    ]
+    yield _table([("fact", "value"), *facts.items(), *others, *moved])
+    yield f'<p class="note">On its host: {escape(layer["why"])}</p>' if layer.get("why") else ""
+    yield f"<pre>{escape(text)}</pre>" if text else ""
