@@ -20,27 +20,7 @@ from isamap.emit.c_parts import (
 )
 from isamap.emit.c_text import SHIFT, CText, cast, index_text, infix
 from isamap.ir import DType, Index, Operand, product
-from isamap.lower.program import (
-    Barrier,
-    Begin,
-    Block,
-    Condition,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    Parallel,
-    ProductGroup,
-    RegisterRef,
-    Value,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import has_loop
 from isamap.lower.work_slices import Counted, split_counted_loops
 from isamap.machine import Machine
@@ -53,7 +33,7 @@ BARRIER = '__asm__ volatile("" ::: "memory");'
 class BodyWriter:
     """A writer of the body, line by line."""
 
-    def __init__(self, program: LoweredProgram, interface: Interface, issuer: Issuer) -> None:
+    def __init__(self, program: lir.LoweredProgram, interface: Interface, issuer: Issuer) -> None:
         self.program, self.interface, self.issuer = program, interface, issuer
         self.names = issuer.names.inside()
         self.parameters = body_parameters(program, interface, self.names)
@@ -70,7 +50,7 @@ class BodyWriter:
         self.works: dict[str, WorkProgress] = {}
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
         self.elements |= {b.name: b.dtype for b in program.buffers}
-        self.values: Mapping[str, Value] = {}
+        self.values: Mapping[str, lir.Value] = {}
         self.lines: list[str] = []
 
     def function(self) -> tuple[CFunction, list[str]]:
@@ -99,7 +79,7 @@ class BodyWriter:
             pass
         return name
 
-    def block(self, body: tuple[Node, ...], depth: int) -> None:
+    def block(self, body: tuple[lir.Node, ...], depth: int) -> None:
         """Write statements in a separate scope."""
         names, values, outer = self.names, self.values, self.shared
         self.names, self.shared = names.inside(), find_shared_values(body, self.issuer.machine)
@@ -109,52 +89,52 @@ class BodyWriter:
             self.node(node, depth)
         self.names, self.values, self.shared = names, values, outer
 
-    def node(self, node: Node, depth: int) -> None:
+    def node(self, node: lir.Node, depth: int) -> None:
         match node:
-            case Issue():
+            case lir.Issue():
                 self.issue(node, depth)
-            case Configure():
+            case lir.Configure():
                 self.configure(node, depth)
-            case Fill():
+            case lir.Fill():
                 self.fill(node, depth)
-            case Hint():
+            case lir.Hint():
                 self.hint(node, depth)
-            case Declare(values):
+            case lir.Declare(values):
                 self.declare(values, depth)
-            case For():
+            case lir.For():
                 self.loop(node, depth)
-            case Parallel():
+            case lir.Parallel():
                 self.parallel(node, depth)
-            case If(conditions, body):
+            case lir.If(conditions, body):
                 tests = [self.condition(c) for c in conditions]
                 test = " && ".join(tests)
                 self.add(depth, f"if ({test}) {{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
-            case Block() if self.counters and not self.issuer.model and is_separate_copy(node):
+            case lir.Block() if self.counters and not self.issuer.model and is_separate_copy(node):
                 self.copy(node, depth)
-            case Block(note, body):
+            case lir.Block(note, body):
                 self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
-            case ProductGroup():
+            case lir.ProductGroup():
                 raise AssertionError("a processor has no asynchronous products")
-            case Barrier(level):
+            case lir.Barrier(level):
                 raise AssertionError(f"a processor has no {level} whose lanes wait for each other")
-            case Begin():
+            case lir.Begin():
                 self.works[node.work], lines = begin(node, self.names, self.issuer.used)
                 for line in lines:
                     self.add(depth, line)
-            case WorkSlice():
+            case lir.WorkSlice():
                 self.share(node, depth)
             case _:
                 assert_never(node)
 
-    def loop_word(self, node: For) -> str:
+    def loop_word(self, node: lir.For) -> str:
         """Return the word that begins a loop."""
         return "for"
 
-    def loop(self, node: For, depth: int) -> None:
+    def loop(self, node: lir.For, depth: int) -> None:
         trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
         kept = self.names, self.counters, self.beside_loop, self.outer_counter
         self.names = self.names.inside()
@@ -168,7 +148,7 @@ class BodyWriter:
         self.add(depth, "}")
         self.names, self.counters, self.beside_loop, self.outer_counter = kept
 
-    def share(self, node: WorkSlice, depth: int) -> None:
+    def share(self, node: lir.WorkSlice, depth: int) -> None:
         """Write a loop over the next pieces of a work slice, selected by their part."""
         work, parts = self.works[node.work], pieces_of(node)
         kept = self.names, self.beside_loop, self.outer_counter
@@ -196,7 +176,7 @@ class BodyWriter:
         self.add(depth, "}")
         self.names, self.beside_loop, self.outer_counter = kept
 
-    def copy(self, node: Block, depth: int) -> None:
+    def copy(self, node: lir.Block, depth: int) -> None:
         """Write a copy inside a loop as a separate function, and its call."""
         name = self.names.take(f"{self.interface.name}_copy{len(self.copies)}")
         given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
@@ -208,7 +188,7 @@ class BodyWriter:
         self.lines, self.values, self.beside_loop = kept
         self.pass_on(depth, f"{called} /* {clean_comment(node.note)} */")
 
-    def parallel(self, node: Parallel, depth: int) -> None:
+    def parallel(self, node: lir.Parallel, depth: int) -> None:
         """Write a parallel region: a function for one part, and the call of all parts."""
         name, number = self.interface.name, len(self.regions)
         struct, part, task = (
@@ -232,7 +212,7 @@ class BodyWriter:
         self.add(depth + 1, f"{name}_run(pool, {parts.text}, {task}, &given);")
         self.add(depth, "}")
 
-    def part_counters(self, node: Parallel) -> None:
+    def part_counters(self, node: lir.Parallel) -> None:
         """Compute the counters of a part from its number. The last counter varies fastest."""
         left = "part"
         for place, (variable, trips) in reversed(list(enumerate(node.counters))):
@@ -247,7 +227,7 @@ class BodyWriter:
                 self.add(1, f"int64_t {rest} = {infix(CText(left), '/', count).text};")
                 left = rest
 
-    def issue(self, issue: Issue, depth: int) -> None:
+    def issue(self, issue: lir.Issue, depth: int) -> None:
         here = Here(self.names, self.values, self.elements, self.beside_loop, self.outer_counter)
         lines = self.issuer.statements(issue, here)
         note = f" /* {clean_comment(issue.note)} */" if issue.note else ""
@@ -255,7 +235,7 @@ class BodyWriter:
         if self.counters and not self.issuer.model:
             self.keep(issue, depth)
 
-    def keep(self, issue: Issue, depth: int) -> None:
+    def keep(self, issue: lir.Issue, depth: int) -> None:
         """Write a statement that keeps the vectors of an issue in their registers."""
         read, added = read_as_it_lies(issue, self.issuer.machine), sum_name(issue, self.issuer.machine)
         if read in self.shared and self.is_vector(read):
@@ -287,7 +267,7 @@ class BodyWriter:
         if fence:
             self.add(depth, BARRIER)
 
-    def configure(self, node: Configure, depth: int) -> None:
+    def configure(self, node: lir.Configure, depth: int) -> None:
         machine = self.issuer.machine
         shown = ", ".join(f"{f if i is None else f'{f}[{i}]'} = {v}" for f, i, v in node.fields)
         what = f"{node.state}: {'released' if node.release else shown}"
@@ -296,11 +276,11 @@ class BodyWriter:
             return
         self.fenced([f"{self.issuer.configuration(node)} /* {what} */"], node.instruction, depth)
 
-    def hint(self, node: Hint, depth: int) -> None:
+    def hint(self, node: lir.Hint, depth: int) -> None:
         here = Here(self.names, self.values, self.elements)
         self.add(depth, self.issuer.hint(node, here))
 
-    def fill(self, node: Fill, depth: int) -> None:
+    def fill(self, node: lir.Fill, depth: int) -> None:
         self.issuer.used.add("string.h")
         start = self.names.of(node.buffer)
         if node.offset.value != 0:
@@ -310,7 +290,7 @@ class BodyWriter:
         total = cast("size_t", count) if size == 1 else infix(cast("size_t", count), "*", CText(str(size)))
         self.add(depth, f"memset({start}, 0, {total});")
 
-    def declare(self, values: tuple[Value, ...], depth: int) -> None:
+    def declare(self, values: tuple[lir.Value, ...], depth: int) -> None:
         self.values = {**self.values, **{v.name: v for v in values}}
         by_type: dict[str, list[str]] = {}
         for value in values:
@@ -322,7 +302,7 @@ class BodyWriter:
         for c_type, names in by_type.items():
             self.add(depth, f"{c_type} {', '.join(names)};")
 
-    def condition(self, condition: Condition) -> str:
+    def condition(self, condition: lir.Condition) -> str:
         left, comparison, right = condition
         a, b = (index_text(i, self.names.of, self.issuer.used) for i in (left, right))
         return infix(a, comparison, b).text
@@ -371,21 +351,21 @@ class BodyWriter:
 READ_BY_EACH = 3
 
 
-def find_shared_values(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
+def find_shared_values(body: tuple[lir.Node, ...], machine: Machine) -> frozenset[str]:
     """Return the values that several issues of a body use, except those that each issue can read itself."""
     uses: Counter[str] = Counter()
     for node in body:
-        if isinstance(node, Issue):
+        if isinstance(node, lir.Issue):
             used = (_register(node, o) for o in _operands(node, machine) if o.role != "out")
             uses.update(value for value in used if value is not None)
     again = _read_by_each(body, uses, machine)
     return frozenset(value for value, count in uses.items() if count > 1 and value not in again)
 
 
-def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Machine) -> frozenset[str]:
+def _read_by_each(body: tuple[lir.Node, ...], uses: Mapping[str, int], machine: Machine) -> frozenset[str]:
     """Return the vectors that two or three issues read and whose sums all start and end in the body."""
-    issues = [node for node in body if isinstance(node, Issue)]
-    own = {value.name for node in body if isinstance(node, Declare) for value in node.values}
+    issues = [node for node in body if isinstance(node, lir.Issue)]
+    own = {value.name for node in body if isinstance(node, lir.Declare) for value in node.values}
     sums = [sum_name(issue, machine) for issue in issues]
     if any(value is not None and value not in own for value in sums) or not any(sums):
         return frozenset()
@@ -393,38 +373,38 @@ def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Mach
     return frozenset(value for value in read if value is not None and 1 < uses[value] <= READ_BY_EACH)
 
 
-def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
+def last_uses(body: tuple[lir.Node, ...], machine: Machine) -> dict[str, int]:
     """Return, for each value that several issues use, the position of the last issue that reads it."""
     several, found = find_shared_values(body, machine), dict[str, int]()
     for place, node in enumerate(body):
-        if isinstance(node, Issue):
+        if isinstance(node, lir.Issue):
             read = (_register(node, o) for o in _operands(node, machine) if o.role == "in" and o.shape)
             found |= {value: place for value in read if value in several}
     return found
 
 
-def sum_name(issue: Issue, machine: Machine) -> str | None:
+def sum_name(issue: lir.Issue, machine: Machine) -> str | None:
     """Return the value that an issue reads and writes, or None."""
     sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
     return next((value for value in sums if value is not None), None)
 
 
-def read_as_it_lies(issue: Issue, machine: Machine) -> str | None:
+def read_as_it_lies(issue: lir.Issue, machine: Machine) -> str | None:
     """Return the value that an issue loads from memory without changing the number of elements, or None."""
     refs, operands = dict(issue.operands), _operands(issue, machine)
-    read = [o.shape for o in operands if o.role == "in" and isinstance(refs[o.name], MemoryRef)]
+    read = [o.shape for o in operands if o.role == "in" and isinstance(refs[o.name], lir.MemoryRef)]
     made = [o for o in operands if o.role == "out" and o.shape and o.shape in read]
     return _register(issue, made[0]) if made else None
 
 
-def _operands(issue: Issue, machine: Machine) -> tuple[Operand, ...]:
+def _operands(issue: lir.Issue, machine: Machine) -> tuple[Operand, ...]:
     return machine.instructions[issue.instruction].instruction.operands
 
 
-def _register(issue: Issue, operand: Operand) -> str | None:
+def _register(issue: lir.Issue, operand: Operand) -> str | None:
     """Return the value of an operand in a register, or None for one in memory."""
     ref = dict(issue.operands)[operand.name]
-    return ref.value if isinstance(ref, RegisterRef) else None
+    return ref.value if isinstance(ref, lir.RegisterRef) else None
 
 
 # Work done share by share: counters that go on from one share to the next, instead of divisions.
@@ -471,7 +451,7 @@ class WorkProgress:
         return f"{self.stem}_now"
 
 
-def begin(node: Begin, names: CNames, used: set[str]) -> tuple[WorkProgress, Lines]:
+def begin(node: lir.Begin, names: CNames, used: set[str]) -> tuple[WorkProgress, Lines]:
     """Return the counters of work that has not started, and their declarations."""
     stem = names.take(node.work)
     counters = tuple(names.take(f"{stem}_{n}") for n in range(node.depth))
@@ -506,7 +486,7 @@ def share(work: WorkProgress) -> Lines:
     )
 
 
-def pieces_of(node: WorkSlice) -> list[Counted]:
+def pieces_of(node: lir.WorkSlice) -> list[Counted]:
     """Return the counters and the piece of each part of some work."""
     return [split_counted_loops((part,), depth) for part, depth in zip(node.body, node.depths, strict=True)]
 

@@ -22,15 +22,7 @@ from isamap.emit.c_issue import Here, Issuer
 from isamap.emit.c_text import PRODUCT, CText, call, cast, index_text, infix
 from isamap.emit.cmodel import InstructionModel
 from isamap.ir import Const, Index, Instruction
-from isamap.lower.program import (
-    Argument,
-    Buffer,
-    Condition,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    RegisterRef,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import has_parallel, issues_in
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.allowed import IssueForm, issues
@@ -50,7 +42,7 @@ def issue_form(machine: Machine) -> IssueForm:
     return issues()[machine.program.issue]
 
 
-def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+def for_commands(program: lir.LoweredProgram, machine: Machine) -> lir.LoweredProgram:
     """Return the program in the form that its C has: workspace in main memory, strides within the fields' limits.
 
     Raises: UsageProblem if several threads would give commands.
@@ -62,15 +54,15 @@ def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     return replace(program, buffers=buffers, checks=(*program.checks, *_stride_checks(program, machine)))
 
 
-def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condition]:
+def _stride_checks(program: lir.LoweredProgram, machine: Machine) -> Iterator[lir.Condition]:
     """Yield conditions on the caller's strides under which the fields can hold them."""
     sizes = {t.name: t.dtype.size_bytes for t in program.tensors}
-    found = dict[Condition, None]()
-    for issue in (node for node in issues_in(program.body) if isinstance(node, Issue)):
+    found = dict[lir.Condition, None]()
+    for issue in (node for node in issues_in(program.body) if isinstance(node, lir.Issue)):
         entry, operands = machine.instructions[issue.instruction], dict(issue.operands)
         for held, limit in _strides_held(entry):
             ref = operands[held.name]
-            if isinstance(ref, MemoryRef) and ref.buffer in sizes:
+            if isinstance(ref, lir.MemoryRef) and ref.buffer in sizes:
                 stride = _free_stride(ref, entry, held) * sizes[ref.buffer]
                 if stride.value is None:
                     found |= {(Index.of(0), "<=", stride): None, (stride, "<", Index.of(limit)): None}
@@ -85,7 +77,7 @@ def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
             yield one.holds, one.limit * one.holds.unit
 
 
-def _free_stride(ref: MemoryRef, entry: MachineInstruction, held: Quantity) -> Index:
+def _free_stride(ref: lir.MemoryRef, entry: MachineInstruction, held: Quantity) -> Index:
     """Return the stride that an issue determines. Units: elements."""
     return ref.strides[free_axes(entry.instruction.operand(held.name))[held.number]]
 
@@ -94,7 +86,7 @@ def _free_stride(ref: MemoryRef, entry: MachineInstruction, held: Quantity) -> I
 class CommandIssuer(Issuer):
     """A printer of issues as calls of functions that emit words. `scratch` are buffers in scratchpads."""
 
-    scratch: Mapping[str, Buffer] = field(default_factory=dict[str, Buffer])
+    scratch: Mapping[str, lir.Buffer] = field(default_factory=dict[str, lir.Buffer])
 
     @property
     def has_versions(self) -> bool:
@@ -106,7 +98,7 @@ class CommandIssuer(Issuer):
         assert self.machine.program is not None, "it describes how encoded instructions are issued"
         self.opening = tuple(_give_words(self.machine.program.begin, issue_form(self.machine)))
 
-    def statements(self, issue: Issue, here: Here) -> list[str]:
+    def statements(self, issue: lir.Issue, here: Here) -> list[str]:
         """Return the call of one issue."""
         entry = self.machine.instructions[issue.instruction]
         if entry.encoding is None:
@@ -128,7 +120,7 @@ class CommandIssuer(Issuer):
 
     # --- what is passed
 
-    def _bits(self, value: Argument, entry: MachineInstruction, here: Here) -> CText:
+    def _bits(self, value: lir.Argument, entry: MachineInstruction, here: Here) -> CText:
         match value:
             case int() | Index():
                 return self._param(value, here)
@@ -140,9 +132,9 @@ class CommandIssuer(Issuer):
                 raise UsageProblem.of("stream-unsupported", said, help="write the number into the kernel")
 
     def _where(
-        self, held: Quantity, ref: RegisterRef | MemoryRef, entry: MachineInstruction, here: Here
+        self, held: Quantity, ref: lir.RegisterRef | lir.MemoryRef, entry: MachineInstruction, here: Here
     ) -> CText:
-        if isinstance(ref, RegisterRef):
+        if isinstance(ref, lir.RegisterRef):
             return CText(str(here.values[ref.value].register or 0))
         buffer = self.scratch.get(ref.buffer)
         size = buffer.dtype.size_bytes if buffer is not None else here.elements[ref.buffer].size_bytes

@@ -43,28 +43,7 @@ from isamap.emit.c_text import SUM, CText, call, identifiers, index_text
 from isamap.emit.lane_functions import build_lane_function, fragment_of, refuse
 from isamap.emit.launchers import print_launcher
 from isamap.ir import Index, Operand, product
-from isamap.lower.program import (
-    Barrier,
-    Begin,
-    Block,
-    Buffer,
-    Condition,
-    Configure,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    Parallel,
-    ProductGroup,
-    RegisterRef,
-    Tensor,
-    Value,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import has_parallel, names_in, walk
 from isamap.machine import EmitArg, Machine, allowed, private_memories
 from isamap.source import UsageProblem
@@ -72,7 +51,7 @@ from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
 
-def emit_code(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
+def emit_code(program: lir.LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
     """Return a program in C, for a processor's threads or for the lanes of a machine with levels.
 
     Raises: UsageProblem if an instruction of the program has no emission.
@@ -86,7 +65,7 @@ _RESERVED_STEP = 1024
 """The alignment of arrays in the memory that a launch reserves for a block. Units: bytes."""
 
 
-def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
+def emit_lanes(program: lir.LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
     """Return the host code of a program with the kernels that it launches. A model runs them on the host.
 
     Raises: UsageProblem for an operation that a single lane cannot perform.
@@ -128,7 +107,7 @@ def emit_lanes(program: LoweredProgram, machine: Machine, *, model: bool = False
     )
 
 
-def _writer(program: LoweredProgram, machine: Machine, *, model: bool) -> tuple[LaneWriter, CNames, str]:
+def _writer(program: lir.LoweredProgram, machine: Machine, *, model: bool) -> tuple[LaneWriter, CNames, str]:
     """Return the writer of a program's host and kernels, the names of the file, and the function's name."""
     private = tuple(b for b in program.buffers if b.memory in private_memories(machine))
     host = replace(program, buffers=tuple(b for b in program.buffers if b not in private))
@@ -171,7 +150,7 @@ class PrintedKernels:
         return {f"{self.name}.{self.ending}": self.source, f"{self.name}.json": self.plan, **self.launcher}
 
 
-def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
+def print_kernels(program: lir.LoweredProgram, machine: Machine) -> PrintedKernels:
     """Return the kernels of a program with fixed sizes, for arrays with contiguous rows.
 
     Raises: UsageProblem for what a lane cannot perform by itself, for sizes that are not fixed, and where
@@ -219,11 +198,11 @@ def print_kernels(program: LoweredProgram, machine: Machine) -> PrintedKernels:
     return PrintedKernels(name, source, device.ending, json.dumps(plan, indent=1) + "\n", launcher)
 
 
-def _array(t: Tensor) -> dict[str, object]:
+def _array(t: lir.Tensor) -> dict[str, object]:
     return {"name": t.name, "role": t.role, "dtype": t.dtype.name, "shape": [n.value for n in t.shape]}
 
 
-def _rows_in_order(program: LoweredProgram) -> list[Condition]:
+def _rows_in_order(program: lir.LoweredProgram) -> list[lir.Condition]:
     """Return the conditions under which a tensor's first element has its lowest address, as devices require."""
     free = [s for t in program.tensors for s in t.strides[:-1] if s.value is None]
     return [(Index.of(0), "<=", stride) for stride in dict.fromkeys(free)]
@@ -256,12 +235,12 @@ class LaneIssuer(Issuer):
 
     team: frozenset[str] = frozenset()
 
-    def lanes_of(self, issue: Issue) -> tuple[str, ...]:
+    def lanes_of(self, issue: lir.Issue) -> tuple[str, ...]:
         """Return the C names of the lane number and, for issues that lanes divide, of the number of lanes.
 
         What depends on no instance of a level, and uses no registers, is performed by all lanes of a block.
         """
-        in_registers = any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
+        in_registers = any(isinstance(ref, lir.RegisterRef) for _, ref in issue.operands)
         if in_registers or self.team & names_in(issue):
             return ("lane",) if in_registers else ("lane", "lanes")
         return "block_lane", "block_lanes"
@@ -271,13 +250,15 @@ class LaneIssuer(Issuer):
         """Return whether there are versions for dense strides: kernels have none."""
         return False
 
-    def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> CText:
+    def _operand(
+        self, arg: EmitArg, operand: Operand, ref: lir.RegisterRef | lir.MemoryRef, here: Here
+    ) -> CText:
         """Return an operand of a call. A register operand is a pointer to the elements of the lane."""
-        if isinstance(ref, RegisterRef):
+        if isinstance(ref, lir.RegisterRef):
             return CText(here.names.of(ref.value))
         return super()._operand(arg, operand, ref, here)
 
-    def statements(self, issue: Issue, here: Here) -> list[str]:
+    def statements(self, issue: lir.Issue, here: Here) -> list[str]:
         """Return the call of one issue."""
         item = self.machine.instructions[issue.instruction]
         if (emit := call_of(item, model=self.model)) is not None:
@@ -292,7 +273,7 @@ class LaneIssuer(Issuer):
         args = [CText(here.names.of(lane)) for lane in self.lanes_of(issue)]
         for m in model.operands:
             ref = operands[m.operand.name]
-            if isinstance(ref, RegisterRef):
+            if isinstance(ref, lir.RegisterRef):
                 args.append(CText(here.names.of(ref.value)))
             elif here.elements[ref.buffer] == m.operand.dtype:
                 args += [self._pointer(ref, m.operand, here), *self._strides(m, ref, here)]
@@ -313,7 +294,11 @@ class LaneWriter(BodyWriter):
     """
 
     def __init__(
-        self, program: LoweredProgram, interface: Interface, issuer: LaneIssuer, private: Sequence[Buffer]
+        self,
+        program: lir.LoweredProgram,
+        interface: Interface,
+        issuer: LaneIssuer,
+        private: Sequence[lir.Buffer],
     ) -> None:
         super().__init__(program, interface, issuer)
         self.sources = {self.names.of(name): name for name in _passed_names(program, interface)}
@@ -321,7 +306,7 @@ class LaneWriter(BodyWriter):
         self.is_conditional = False
         self.is_fixed = True
         self.lanes = issuer.machine.levels[-1].count or 1
-        self.private: dict[str, Buffer] = {}
+        self.private: dict[str, lir.Buffer] = {}
         self.declared_bytes = 0
         for buffer in private:
             self.private[self.names.take(buffer.name)] = buffer
@@ -343,7 +328,7 @@ class LaneWriter(BodyWriter):
         self.add(1, f"isamap_open(&{device}, {'NULL' if self.issuer.model else text});")
         for array in (*self.program.tensors, *self.program.buffers):
             name = self.names.of(array.name)
-            took = "share" if isinstance(array, Tensor) else "reserve"
+            took = "share" if isinstance(array, lir.Tensor) else "reserve"
             self.add(
                 1,
                 f"const isamap_memory {self.memories[name]} = "
@@ -361,13 +346,13 @@ class LaneWriter(BodyWriter):
         texts += [m.text.rstrip().splitlines() for m in self.issuer.models.values()]
         return "\n\n".join("\n".join(text) for text in (*texts, *self.kernels)).splitlines()
 
-    def block(self, body: tuple[Node, ...], depth: int) -> None:
+    def block(self, body: tuple[lir.Node, ...], depth: int) -> None:
         """Write statements. On the host, statements between two parallel loops become a kernel of one block."""
         if self.is_kernel:
             super().block(body, depth)
             return
         names, self.names = self.names, self.names.inside()
-        pending: list[Node] = []
+        pending: list[lir.Node] = []
         for node in body:
             if has_parallel((node,)):
                 self.one_block(pending, depth)
@@ -377,34 +362,34 @@ class LaneWriter(BodyWriter):
         self.one_block(pending, depth)
         self.names = names
 
-    def one_block(self, nodes: list[Node], depth: int) -> None:
+    def one_block(self, nodes: list[lir.Node], depth: int) -> None:
         if nodes:
             self.launch((), tuple(nodes), depth, "")
             nodes.clear()
 
-    def node(self, node: Node, depth: int) -> None:
+    def node(self, node: lir.Node, depth: int) -> None:
         match node:
-            case If() if not self.is_kernel:
+            case lir.If() if not self.is_kernel:
                 outer, self.is_conditional = self.is_conditional, True
                 super().node(node, depth)
                 self.is_conditional = outer
-            case Barrier(in_flight=in_flight):
+            case lir.Barrier(in_flight=in_flight):
                 self.add(depth, f"BARRIER_WITHIN({in_flight});" if in_flight else "BARRIER;")
-            case ProductGroup(in_flight):
+            case lir.ProductGroup(in_flight):
                 self.add(depth, "PRODUCTS_END;" if in_flight is None else f"PRODUCTS_WITHIN({in_flight});")
-            case Hint():
+            case lir.Hint():
                 pass
-            case If(conditions, body) if any(isinstance(inner, Barrier) for inner in walk(body)):
+            case lir.If(conditions, body) if any(isinstance(inner, lir.Barrier) for inner in walk(body)):
                 self.add(depth, f"if ({' && '.join(map(self.condition, conditions))}) {{")
                 self.block(body, depth + 1)
                 # Behind the last barrier of a branch, pocl 3.1 takes the first lane's conditions for those of all.
                 self.add(depth + 1, "BARRIER;")
                 self.add(depth, "}")
-            case Block(note, body):
+            case lir.Block(note, body):
                 self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
-            case Configure() | Begin() | WorkSlice():
+            case lir.Configure() | lir.Begin() | lir.WorkSlice():
                 raise UsageProblem.of(
                     "lanes-unsupported",
                     f"the lanes of a block cannot perform `{_word(node)}`",
@@ -413,12 +398,12 @@ class LaneWriter(BodyWriter):
             case _:
                 super().node(node, depth)
 
-    def loop_word(self, node: For) -> str:
+    def loop_word(self, node: lir.For) -> str:
         """Return the word that begins a loop. The device's compiler may unroll loops of copies, and no others."""
-        refs = (ref for own in walk(node.body) if isinstance(own, Issue) for _, ref in own.operands)
-        return "LOOP" if self.is_kernel and any(isinstance(ref, RegisterRef) for ref in refs) else "for"
+        refs = (ref for own in walk(node.body) if isinstance(own, lir.Issue) for _, ref in own.operands)
+        return "LOOP" if self.is_kernel and any(isinstance(ref, lir.RegisterRef) for ref in refs) else "for"
 
-    def loop(self, node: For, depth: int) -> None:
+    def loop(self, node: lir.For, depth: int) -> None:
         """Write a loop. Around launches it is a step of their plan."""
         if self.is_kernel:
             super().loop(node, depth)
@@ -430,7 +415,7 @@ class LaneWriter(BodyWriter):
         self.is_fixed &= node.trips.value is not None
         self.launches.append({"counter": counter, "trips": node.trips.value, "launches": inside})
 
-    def parallel(self, node: Parallel, depth: int) -> None:
+    def parallel(self, node: lir.Parallel, depth: int) -> None:
         """Write the launch of a kernel with a block per iteration, or inside a kernel, the instances of a level."""
         if self.is_kernel:
             self.instances(node, depth)
@@ -439,7 +424,7 @@ class LaneWriter(BodyWriter):
         else:
             self.launch(node.counters, node.body, depth, node.note)
 
-    def instances(self, node: Parallel, depth: int) -> None:
+    def instances(self, node: lir.Parallel, depth: int) -> None:
         """Write the variables that give the instance to which a lane belongs."""
         names, self.names = self.names, self.names.inside()
         number = Index.of("block_lane").floordiv(self.lanes)
@@ -456,14 +441,14 @@ class LaneWriter(BodyWriter):
         self.names = names
 
     def launch(
-        self, counters: tuple[tuple[str, Index], ...], nodes: tuple[Node, ...], depth: int, note: str
+        self, counters: tuple[tuple[str, Index], ...], nodes: tuple[lir.Node, ...], depth: int, note: str
     ) -> None:
         name = self.issuer.names.take(f"{self.interface.name}_kernel{len(self.kernels)}")
         given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
         kept = self.lines, self.values, self.names, self.counters
         self.lines, self.values, self.names, self.is_kernel = [], {}, self.names.inside(), True
         before, self.issuer.used = self.issuer.used, set[str]()
-        team = [node for node in walk(nodes) if isinstance(node, Parallel) and node.level]
+        team = [node for node in walk(nodes) if isinstance(node, lir.Parallel) and node.level]
         lanes = self.lanes * max((product([n for _, n in one.counters]).constant for one in team), default=1)
         assert isinstance(self.issuer, LaneIssuer)
         self.issuer.team = frozenset(counter for one in team for counter, _ in one.counters)
@@ -475,7 +460,7 @@ class LaneWriter(BodyWriter):
         )
         if counters:
             self.add(1, "const int64_t part = BLOCK;")
-            self.part_counters(Parallel(counters, nodes))
+            self.part_counters(lir.Parallel(counters, nodes))
         super().block(nodes, 1)
         self.on_device |= self.issuer.used
         self.issuer.used = before
@@ -542,13 +527,13 @@ class LaneWriter(BodyWriter):
                     return {"number": prod(shape[axis + 1 :]), "stride": [tensor.name, axis]}
         return {"scalar" if source in dict(self.interface.scalars) else "array": source}
 
-    def issue(self, issue: Issue, depth: int) -> None:
+    def issue(self, issue: lir.Issue, depth: int) -> None:
         here = Here(self.names, self.values, self.elements)
         note = f" /* {clean_comment(issue.note)} */" if issue.note else ""
         for line in self.issuer.statements(issue, here):
             self.add(depth, line + note)
 
-    def fill(self, node: Fill, depth: int) -> None:
+    def fill(self, node: lir.Fill, depth: int) -> None:
         at = self.names.inside().take("at")
         offset = index_text(node.offset, self.names.of, self.issuer.used).inside(SUM)
         shared = int(any(b.name == node.buffer for b in self.private.values()))
@@ -564,42 +549,42 @@ class LaneWriter(BodyWriter):
         self.add(depth + 1, f"STORE({shared}, {place}, 0);")
         self.add(depth, "}")
 
-    def declare(self, values: tuple[Value, ...], depth: int) -> None:
+    def declare(self, values: tuple[lir.Value, ...], depth: int) -> None:
         self.values = {**self.values, **{v.name: v for v in values}}
         for value in values:
             count = max(self.elements_held.get(value.name, 0), -(-prod(value.shape) // self.lanes), 1)
             self.add(depth, f"{storage_type(value.dtype)} {self.names.take(value.name)}[{count}];")
 
 
-def _passed_names(program: LoweredProgram, interface: Interface) -> tuple[str, ...]:
+def _passed_names(program: lir.LoweredProgram, interface: Interface) -> tuple[str, ...]:
     """Return the program's names of the values that kernels receive."""
     arrays = (array.name for array in (*program.tensors, *program.buffers))
     return (*arrays, *body_symbols(program), *(name for name, _ in interface.scalars))
 
 
-def _elements_held(program: LoweredProgram, machine: Machine) -> dict[str, int]:
+def _elements_held(program: lir.LoweredProgram, machine: Machine) -> dict[str, int]:
     """Return how many elements of each value a lane holds, more than its part if lanes repeat elements."""
     found: dict[str, int] = {}
     for node in walk(program.body):
-        if not isinstance(node, Issue):
+        if not isinstance(node, lir.Issue):
             continue
         item = machine.instructions[node.instruction]
         for name, ref in node.operands:
-            if isinstance(ref, RegisterRef):
+            if isinstance(ref, lir.RegisterRef):
                 fragment = fragment_of(item.instruction.operand(name), item, machine)
                 count = 1 if fragment is None else fragment.elements
                 found[ref.value] = max(found.get(ref.value, 0), count)
     return found
 
 
-def _word(node: Node) -> str:
+def _word(node: lir.Node) -> str:
     return type(node).__name__.lower()
 
 
-def _bytes(array: Tensor | Buffer) -> Index:
+def _bytes(array: lir.Tensor | lir.Buffer) -> Index:
     """Return the bytes from the first to the last element of an array."""
     size = array.dtype.size_bytes
-    if isinstance(array, Buffer):
+    if isinstance(array, lir.Buffer):
         return array.elements * size
     if array.header is not None:
         return array.shape[0] * size - array.header.size_bytes

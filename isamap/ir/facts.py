@@ -11,26 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from isamap.ir import nodes as ir
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.index import Index, Mod
-from isamap.ir.nodes import (
-    Assign,
-    Call,
-    Const,
-    Constraint,
-    Expr,
-    IndexValue,
-    Loop,
-    Param,
-    Read,
-    Routine,
-    Stmt,
-)
 from isamap.ir.prove import Facts
 from isamap.ir.walk import reads
 from isamap.source import Span, dataclass
 
-R = TypeVar("R", bound=Routine)
+R = TypeVar("R", bound=ir.Routine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +29,7 @@ class FreeSizes:
     bindings: Mapping[str, Index | int]
 
 
-def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> FreeSizes:
+def known_facts(routine: ir.Routine, constants: Iterable[ir.Param] = ()) -> FreeSizes:
     """Return the facts that hold in the whole routine, with expressions for lets and determined sizes."""
     params = [p for p in (*constants, *routine.params) if p.dtype is None]
     lows = {p.name: _low(p) for p in params}
@@ -57,19 +45,19 @@ def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> FreeSizes:
     return FreeSizes(Facts(lows=lows, nonnegative=open_facts), bindings)
 
 
-def _low(p: Param) -> int:
+def _low(p: ir.Param) -> int:
     if p.low is None:
         return 1
     return p.low.value if p.low.value is not None else 0
 
 
-def _range_facts(p: Param) -> list[Index]:
+def _range_facts(p: ir.Param) -> list[Index]:
     name = Index.of(p.name)
     facts = [name - p.low] if p.low is not None and p.low.value is None else []
     return facts + ([p.high - name] if p.high is not None else [])
 
 
-def _determine(c: Constraint, lows: dict[str, int], bindings: dict[str, Index | int]) -> None:
+def _determine(c: ir.Constraint, lows: dict[str, int], bindings: dict[str, Index | int]) -> None:
     """Use an equality to replace a size: `K % 32 == 0` makes K = 32*K', `A == 2*B` replaces A."""
     if c.comparison != "==":
         return
@@ -98,7 +86,7 @@ def _single_symbol(index: Index) -> str | None:
             return None
 
 
-def constraint_facts(c: Constraint) -> list[Index]:
+def constraint_facts(c: ir.Constraint) -> list[Index]:
     """Return the terms that are >= 0 if a comparison holds."""
     return _comparison_facts(c.comparison, c.left, c.right)
 
@@ -119,50 +107,50 @@ def _comparison_facts(comparison: str, left: Index, right: Index) -> list[Index]
             return []
 
 
-def guard_facts(guard: Expr | None) -> list[Index]:
+def guard_facts(guard: ir.Expr | None) -> list[Index]:
     """Return the terms that are >= 0 if a guard holds: its comparisons of index expressions, joined by `&`."""
     match guard:
-        case Call("and", (left, right), _, _, _):
+        case ir.Call("and", (left, right), _, _, _):
             return guard_facts(left) + guard_facts(right)
-        case Call(op, (left, right), _, _, _):
+        case ir.Call(op, (left, right), _, _, _):
             a, b = _index_of(left), _index_of(right)
             return _comparison_facts(op, a, b) if a is not None and b is not None else []
         case _:
             return []
 
 
-def inside_conditions(read: Read, shape: tuple[Index, ...]) -> tuple[tuple[Expr, Expr], ...]:
+def inside_conditions(read: ir.Read, shape: tuple[Index, ...]) -> tuple[tuple[ir.Expr, ir.Expr], ...]:
     """Return the conditions that each subscript is at least 0 and below the extent."""
     return tuple(
         (
-            Call("ge", (_index_value(index, read.span), Const(0, I64)), BOOL),
-            Call("lt", (_index_value(index, read.span), _index_value(extent, read.span)), BOOL),
+            ir.Call("ge", (_index_value(index, read.span), ir.Const(0, I64)), BOOL),
+            ir.Call("lt", (_index_value(index, read.span), _index_value(extent, read.span)), BOOL),
         )
         for index, extent in zip(read.index, shape, strict=True)
     )
 
 
-def _index_value(index: Index, span: Span | None) -> Expr:
-    return IndexValue(index, I64, span) if index.value is None else Const(index.value, I64, span)
+def _index_value(index: Index, span: Span | None) -> ir.Expr:
+    return ir.IndexValue(index, I64, span) if index.value is None else ir.Const(index.value, I64, span)
 
 
-def unequal_gaps(guard: Expr) -> list[Index]:
+def unequal_gaps(guard: ir.Expr) -> list[Index]:
     """Return the terms that are nonzero if a guard holds: the differences of unequal expressions."""
     match guard:
-        case Call("and", (left, right), _, _, _):
+        case ir.Call("and", (left, right), _, _, _):
             return unequal_gaps(left) + unequal_gaps(right)
-        case Call("ne", (left, right), _, _, _):
+        case ir.Call("ne", (left, right), _, _, _):
             a, b = _index_of(left), _index_of(right)
             return [a - b, b - a] if a is not None and b is not None else []
         case _:
             return []
 
 
-def _index_of(e: Expr) -> Index | None:
+def _index_of(e: ir.Expr) -> Index | None:
     match e:
-        case IndexValue(index, _, _):
+        case ir.IndexValue(index, _, _):
             return index
-        case Const(int() as value, _, _):
+        case ir.Const(int() as value, _, _):
             return Index.of(value)
         case _:
             return None
@@ -185,35 +173,35 @@ class Site:
     It runs where all `conditions` hold. `guards` are terms that are >= 0 there.
     """
 
-    assign: Assign
+    assign: ir.Assign
     axes: tuple[AxisAt, ...]
     guards: tuple[Index, ...]
     position: int
-    conditions: tuple[Expr, ...] = ()
+    conditions: tuple[ir.Expr, ...] = ()
 
     @property
     def extents(self) -> dict[str, Index]:
         return {a.name: a.extent for a in self.axes}
 
     @property
-    def reads(self) -> tuple[Read, ...]:
+    def reads(self) -> tuple[ir.Read, ...]:
         """The accesses of the value and of the statement's own guard."""
         guard = self.assign.guard
         return (*reads(self.assign.value), *(reads(guard) if guard is not None else ()))
 
 
-def find_sites(routine: Routine) -> tuple[Site, ...]:
+def find_sites(routine: ir.Routine) -> tuple[Site, ...]:
     """Return all assignments of a routine, in order."""
     sites: list[Site] = []
     loops = 0
 
-    def visit(statement: Stmt, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]) -> None:
+    def visit(statement: ir.Stmt, axes: tuple[AxisAt, ...], conditions: tuple[ir.Expr, ...]) -> None:
         nonlocal loops
         match statement:
-            case Assign():
+            case ir.Assign():
                 own = _with_guard(conditions, statement.guard)
                 sites.append(Site(statement, axes, facts_of(own), len(sites), own))
-            case Loop():
+            case ir.Loop():
                 loops += 1
                 inner = tuple(AxisAt(a.name, a.extent, statement.ordered, loops) for a in statement.axes)
                 for child in statement.body:
@@ -224,22 +212,22 @@ def find_sites(routine: Routine) -> tuple[Site, ...]:
     return tuple(sites)
 
 
-def _with_guard(conditions: tuple[Expr, ...], guard: Expr | None) -> tuple[Expr, ...]:
+def _with_guard(conditions: tuple[ir.Expr, ...], guard: ir.Expr | None) -> tuple[ir.Expr, ...]:
     return conditions if guard is None else (*conditions, guard)
 
 
-def facts_of(conditions: tuple[Expr, ...]) -> tuple[Index, ...]:
+def facts_of(conditions: tuple[ir.Expr, ...]) -> tuple[Index, ...]:
     """Return the terms that are >= 0 if all conditions hold."""
     return tuple(fact for condition in conditions for fact in guard_facts(condition))
 
 
-def loop_guards(routine: Routine) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+def loop_guards(routine: ir.Routine) -> Iterator[tuple[ir.Expr, tuple[AxisAt, ...], tuple[ir.Expr, ...]]]:
     """Yield each guard of a loop with the axes in scope and the conditions under which it is evaluated."""
 
     def visit(
-        statement: Stmt, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]
-    ) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Expr, ...]]]:
-        if isinstance(statement, Loop):
+        statement: ir.Stmt, axes: tuple[AxisAt, ...], conditions: tuple[ir.Expr, ...]
+    ) -> Iterator[tuple[ir.Expr, tuple[AxisAt, ...], tuple[ir.Expr, ...]]]:
+        if isinstance(statement, ir.Loop):
             inner = (*axes, *(AxisAt(a.name, a.extent, statement.ordered, 0) for a in statement.axes))
             if statement.guard is not None:
                 yield statement.guard, inner, conditions

@@ -9,25 +9,8 @@ from collections.abc import Iterable
 from math import copysign, isinf
 from typing import assert_never
 
+from isamap.ir import nodes as ir
 from isamap.ir.index import Index
-from isamap.ir.nodes import (
-    Assign,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    IndexValue,
-    Instruction,
-    Loop,
-    Operand,
-    Param,
-    Placement,
-    Read,
-    Routine,
-    Scalar,
-    StateRef,
-    Stmt,
-)
 from isamap.ir.ops import OPS, REDUCTIONS
 from isamap.ir.text_layout import layout, one_line
 
@@ -36,18 +19,18 @@ _FILLED = 1  # `X[i] else 0` could stand inside any operation, but reads badly t
 _SPELLED_REDUCTIONS = {name: spelling for spelling, name in REDUCTIONS.items()}
 
 
-def print_routine(routine: Routine) -> str:
+def print_routine(routine: ir.Routine) -> str:
     """Return the text of a kernel or an instruction."""
     return layout(_routine(routine))
 
 
-def print_stmt(statement: Stmt) -> str:
+def print_stmt(statement: ir.Stmt) -> str:
     """Return the text of a statement without a final line end. An assignment is one line."""
     text = _statement(statement)
-    return one_line(text) if isinstance(statement, Assign) else layout(text).rstrip("\n")
+    return one_line(text) if isinstance(statement, ir.Assign) else layout(text).rstrip("\n")
 
 
-def print_expr(e: Expr) -> str:
+def print_expr(e: ir.Expr) -> str:
     """Return the text of an expression on one line. The context determines its type."""
     return one_line(_expr(e, typed=True))
 
@@ -55,14 +38,14 @@ def print_expr(e: Expr) -> str:
 # --- declarations -----------------------------------------------------------------------------------------
 
 
-def _routine(r: Routine) -> str:
-    word = "instruction" if isinstance(r, Instruction) else "kernel"
+def _routine(r: ir.Routine) -> str:
+    word = "instruction" if isinstance(r, ir.Instruction) else "kernel"
     where = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in r.where)
     head = f"{'strict ' if r.strict else ''}{word} {r.name}({', '.join(map(_param, r.params))})"
     lines = [f"{head}{f' where {where}' if where else ''} {{"]
     lines += [f"let {let.name} = {let.value};" for let in r.lets]
     lines += [print_operand(o) for o in r.operands]
-    if isinstance(r, Instruction):
+    if isinstance(r, ir.Instruction):
         lines += [f"numerics {', '.join(r.numerics)};"] if r.numerics else []
         lines += [f"requires {_state_field(q.field)} == {q.value};" for q in r.requires]
         lines += [f"sets {_state_field(q.field)} = {q.value};" for q in r.settings]
@@ -72,7 +55,7 @@ def _routine(r: Routine) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _param(p: Param) -> str:
+def _param(p: ir.Param) -> str:
     text = p.name if p.kind == "size" else f"{p.kind} {p.name}"
     if p.dtype is not None:
         text += f": {p.dtype}"
@@ -81,7 +64,7 @@ def _param(p: Param) -> str:
     return text if p.default is None else f"{text} = {p.default}"
 
 
-def print_operand(o: Operand) -> str:
+def print_operand(o: ir.Operand) -> str:
     """Return the declaration of an operand."""
     text = f"{o.role} {o.name}: {o.dtype}"
     if o.shape:
@@ -101,12 +84,12 @@ def print_operand(o: Operand) -> str:
     return text + ";"
 
 
-def _placement(p: Placement) -> str:
+def _placement(p: ir.Placement) -> str:
     coordinates = ", ".join(f"{name}: {value}" for name, value in p.coordinates)
     return f" placed [{', '.join(p.indices)}] at {coordinates}"
 
 
-def _state_field(ref: StateRef) -> str:
+def _state_field(ref: ir.StateRef) -> str:
     return f"{ref.state}.{ref.field}{'' if ref.index is None else f'[{ref.index}]'}"
 
 
@@ -117,13 +100,13 @@ def _list(indices: Iterable[Index]) -> str:
 # --- statements -------------------------------------------------------------------------------------------
 
 
-def _statement(s: Stmt) -> str:
+def _statement(s: ir.Stmt) -> str:
     match s:
-        case Assign(target, op, value, guard, _):
+        case ir.Assign(target, op, value, guard, _):
             sign = "=" if op is None else f"{_SPELLED_REDUCTIONS[op]}="
             tail = f" if {_expr(guard)}" if guard is not None else ""
             return f"{_expr(target)} {sign} {_expr(value, typed=True)}{tail};"
-        case Loop(axes, body, ordered, guard, _):
+        case ir.Loop(axes, body, ordered, guard, _):
             head = ", ".join(f"{a.name} in {a.extent}" for a in axes)
             tail = f" if {_expr(guard)}" if guard is not None else ""
             inside = "\n".join(map(_statement, body))
@@ -135,7 +118,7 @@ def _statement(s: Stmt) -> str:
 # --- expressions ------------------------------------------------------------------------------------------
 
 
-def _expr(e: Expr, above: int = 0, typed: bool = False) -> str:
+def _expr(e: ir.Expr, above: int = 0, typed: bool = False) -> str:
     """Return the expression's text, in parentheses if it binds less tightly than `above`.
 
     With `typed`, the context gives literals their type; else the first literal states its own.
@@ -144,28 +127,28 @@ def _expr(e: Expr, above: int = 0, typed: bool = False) -> str:
     return f"({text})" if precedence < above else text
 
 
-def _with_precedence(e: Expr, typed: bool) -> tuple[str, int]:
+def _with_precedence(e: ir.Expr, typed: bool) -> tuple[str, int]:
     match e:
-        case Const(value, dtype, _):
+        case ir.Const(value, dtype, _):
             return _const(value, f"{dtype}", typed or isinstance(value, bool))
-        case IndexValue(index, _, _):
+        case ir.IndexValue(index, _, _):
             return str(index), _index_precedence(index)
-        case Scalar(name, _, _):
+        case ir.Scalar(name, _, _):
             return name, _ATOM
-        case Read(buffer, index, _, fill, _):
+        case ir.Read(buffer, index, _, fill, _):
             subscripts = f"[{_list(index)}]" if index else ""
             if fill is None:
                 return f"{buffer}{subscripts}", _ATOM
             return f"{buffer}{subscripts} else {_number(fill.value)}", _FILLED
-        case Cast(value, dtype, mode, _):
+        case ir.Cast(value, dtype, mode, _):
             return f"{'' if mode == 'exact' else f'{mode}_'}{dtype}({_expr(value)})", _ATOM
-        case Call(op, args, _, mode, _):
+        case ir.Call(op, args, _, mode, _):
             return _call(op, args, mode, typed)
         case _:
             assert_never(e)
 
 
-def _call(name: str, args: tuple[Expr, ...], mode: str | None, typed: bool) -> tuple[str, int]:
+def _call(name: str, args: tuple[ir.Expr, ...], mode: str | None, typed: bool) -> tuple[str, int]:
     op = OPS[name]
     conditions = 1 if name == "select" else 0
     given = [typed and op.result == "same"] * len(args)
@@ -183,12 +166,12 @@ def _call(name: str, args: tuple[Expr, ...], mode: str | None, typed: bool) -> t
     return text, op.precedence
 
 
-def _is_bare(e: Expr) -> bool:
+def _is_bare(e: ir.Expr) -> bool:
     """Return whether an expression prints as literals only, so that its text does not show a type."""
     match e:
-        case Const(value, _, _):
+        case ir.Const(value, _, _):
             return not isinstance(value, bool)
-        case Call(name, args, _, _, _):
+        case ir.Call(name, args, _, _, _):
             values = args[1:] if name == "select" else args
             return OPS[name].result == "same" and all(_is_bare(a) for a in values)
         case _:

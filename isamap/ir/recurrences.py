@@ -16,20 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import assert_never
 
+from isamap.ir import nodes as ir
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.index import Index
-from isamap.ir.nodes import (
-    Assign,
-    Axis,
-    Call,
-    Const,
-    IndexValue,
-    Kernel,
-    Loop,
-    Operand,
-    Read,
-    Stmt,
-)
 from isamap.ir.walk import map_reads, reads, symbols
 from isamap.source.records import dataclass, replace
 
@@ -41,18 +30,18 @@ FURTHEST = 4
 class ParallelKernel:
     """A kernel with independent iterations. `shown` maps each new input to the output that has its values."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     shown: Mapping[str, str]
 
 
-def iterations_apart(kernel: Kernel) -> ParallelKernel | None:
+def iterations_apart(kernel: ir.Kernel) -> ParallelKernel | None:
     """Return the kernel with carried values as inputs, or None if no output contains the carried values."""
     shown: dict[str, str] = {}
     body = _read_all_from_outputs(kernel.body, frozenset(), frozenset(), kernel, shown)
     if not shown:
         return None
     given = tuple(
-        Operand(name, "in", kernel.operand(output).dtype, kernel.operand(output).shape)
+        ir.Operand(name, "in", kernel.operand(output).dtype, kernel.operand(output).shape)
         for output, name in shown.items()
     )
     made = replace(kernel, operands=(*given, *kernel.operands), body=body)
@@ -60,25 +49,25 @@ def iterations_apart(kernel: Kernel) -> ParallelKernel | None:
 
 
 def _read_all_from_outputs(
-    body: tuple[Stmt, ...],
+    body: tuple[ir.Stmt, ...],
     around: frozenset[str],
     later: frozenset[str],
-    kernel: Kernel,
+    kernel: ir.Kernel,
     shown: dict[str, str],
-) -> tuple[Stmt, ...]:
+) -> tuple[ir.Stmt, ...]:
     """Return each statement with independent iterations. `later` gives the arrays that later statements assign."""
     behind = [later | {a.target.buffer for a in _assigns(body[n + 1 :])} for n in range(len(body))]
     return tuple(_read_from_outputs(s, around, b, kernel, shown) for s, b in zip(body, behind, strict=True))
 
 
 def _read_from_outputs(
-    s: Stmt, around: frozenset[str], later: frozenset[str], kernel: Kernel, shown: dict[str, str]
-) -> Stmt:
+    s: ir.Stmt, around: frozenset[str], later: frozenset[str], kernel: ir.Kernel, shown: dict[str, str]
+) -> ir.Stmt:
     """Return a statement that reads the values of earlier iterations from outputs that contain them.
 
     An array that is assigned `later` no longer holds the values that the loop left.
     """
-    if isinstance(s, Assign):
+    if isinstance(s, ir.Assign):
         return s
     within = around | {a.name for a in s.axes}
     again = _assigned_again(s) if s.ordered else frozenset[str]()
@@ -87,7 +76,7 @@ def _read_from_outputs(
         return loop
     later |= again
     axis, written = loop.axes[0].name, list(_assigns(s.body))
-    starts: list[Stmt] = []
+    starts: list[ir.Stmt] = []
     for number, assign in enumerate(written):
         copied = _find_copied(assign, axis, around, kernel)
         behind = (other.target.buffer for other in written[number + 1 :])
@@ -97,11 +86,11 @@ def _read_from_outputs(
     reread = (read for read in _reads_of_earlier(written, axis, kernel) if read.buffer not in later)
     lagging = {read: _name(read.buffer, kernel, shown) for read in reread}
     reread = _with_reads(loop, lambda r: replace(r, buffer=lagging[r]) if r in lagging else r)
-    assert isinstance(reread, Loop)
+    assert isinstance(reread, ir.Loop)
     return replace(reread, body=(*starts, *reread.body))
 
 
-def _assigned_again(loop: Loop) -> frozenset[str]:
+def _assigned_again(loop: ir.Loop) -> frozenset[str]:
     """Return the arrays with an element that two iterations of the loop may both assign.
 
     A subscript excludes that if it is a multiple of the axis plus a term bounded inside the loop.
@@ -121,25 +110,25 @@ def _assigned_again(loop: Loop) -> frozenset[str]:
     )
 
 
-def _axes(s: Stmt) -> tuple[Axis, ...]:
+def _axes(s: ir.Stmt) -> tuple[ir.Axis, ...]:
     """Return the axes of a statement and of all loops in it."""
-    return () if isinstance(s, Assign) else (*s.axes, *(a for b in s.body for a in _axes(b)))
+    return () if isinstance(s, ir.Assign) else (*s.axes, *(a for b in s.body for a in _axes(b)))
 
 
-def _assigns(body: tuple[Stmt, ...]) -> Iterator[Assign]:
+def _assigns(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Assign]:
     for statement in body:
         match statement:
-            case Assign():
+            case ir.Assign():
                 yield statement
-            case Loop():
+            case ir.Loop():
                 yield from _assigns(statement.body)
             case _:
                 assert_never(statement)
 
 
-def _find_copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -> Read | None:
+def _find_copied(assign: ir.Assign, axis: str, around: frozenset[str], kernel: ir.Kernel) -> ir.Read | None:
     """Return the temporary that an output stores at a different place in each iteration, or None."""
-    if assign.op is not None or assign.guard is not None or not isinstance(assign.value, Read):
+    if assign.op is not None or assign.guard is not None or not isinstance(assign.value, ir.Read):
         return None
     source, target = kernel.operand(assign.value.buffer), kernel.operand(assign.target.buffer)
     names = [str(i) for i in assign.value.index]
@@ -152,25 +141,25 @@ def _find_copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kern
     return assign.value if plain and inside and own and target.role in ("out", "inout") else None
 
 
-def _is_alone(assign: Assign, written: list[Assign]) -> bool:
+def _is_alone(assign: ir.Assign, written: list[ir.Assign]) -> bool:
     """Return whether no other statement assigns to the same output."""
     return sum(other.target.buffer == assign.target.buffer for other in written) == 1
 
 
-def _start(target: Read, copied: Read, axis: str, kernel: Kernel, shown: dict[str, str]) -> Stmt:
+def _start(target: ir.Read, copied: ir.Read, axis: str, kernel: ir.Kernel, shown: dict[str, str]) -> ir.Stmt:
     """Return the statement that initialises the array: `h[j] = Y_found[t - 1, j] if t > 0`."""
     earlier = tuple(i.substitute({axis: Index.of(axis) - 1}) for i in target.index)
-    found = Read(_name(target.buffer, kernel, shown), earlier, target.dtype, Const(0, target.dtype))
-    later = Call("gt", (IndexValue(Index.of(axis), I64), Const(0, I64)), BOOL)
-    assign = Assign(copied, None, found, later)
+    found = ir.Read(_name(target.buffer, kernel, shown), earlier, target.dtype, ir.Const(0, target.dtype))
+    later = ir.Call("gt", (ir.IndexValue(Index.of(axis), I64), ir.Const(0, I64)), BOOL)
+    assign = ir.Assign(copied, None, found, later)
     axes = tuple(
-        Axis(str(i), extent)
+        ir.Axis(str(i), extent)
         for i, extent in zip(copied.index, kernel.operand(copied.buffer).shape, strict=True)
     )
-    return Loop(axes, (assign,)) if axes else assign
+    return ir.Loop(axes, (assign,)) if axes else assign
 
 
-def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
+def _name(output: str, kernel: ir.Kernel, shown: dict[str, str]) -> str:
     """Return the name of the new input that contains a given output's results."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
     name = f"{output}_found"
@@ -179,7 +168,7 @@ def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
     return shown.setdefault(output, name)
 
 
-def _reads_of_earlier(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]:
+def _reads_of_earlier(written: list[ir.Assign], axis: str, kernel: ir.Kernel) -> Iterator[ir.Read]:
     """Yield the reads of elements that earlier iterations of the axis wrote."""
     places: dict[str, set[tuple[Index, ...]]] = {}
     for assign in written:
@@ -199,18 +188,18 @@ def _reads_of_earlier(written: list[Assign], axis: str, kernel: Kernel) -> Itera
                     yield read
 
 
-def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:
+def _of_axis(read: ir.Read, axis: str) -> tuple[Index, ...]:
     """Return the subscripts, with 0 in place of those that do not depend on the axis."""
     return tuple(i if axis in i.symbols else Index.of(0) for i in read.index)
 
 
-def _with_reads(s: Stmt, change: Callable[[Read], Read]) -> Stmt:
+def _with_reads(s: ir.Stmt, change: Callable[[ir.Read], ir.Read]) -> ir.Stmt:
     """Return the statement with the reads in its values and guards changed."""
     guard = map_reads(s.guard, change) if s.guard is not None else None
     match s:
-        case Assign():
+        case ir.Assign():
             return replace(s, value=map_reads(s.value, change), guard=guard)
-        case Loop():
+        case ir.Loop():
             return replace(s, body=tuple(_with_reads(b, change) for b in s.body), guard=guard)
         case _:
             assert_never(s)

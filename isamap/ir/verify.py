@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from isamap.ir import nodes as ir
 from isamap.ir.dependences import check_dependences
 from isamap.ir.dtypes import BOOL
 from isamap.ir.facts import (
@@ -28,20 +29,6 @@ from isamap.ir.facts import (
 )
 from isamap.ir.index import ONE, Element, FloorDiv, Index, MinMax, Mod, elements_of, typical_value
 from isamap.ir.index_casts import check_casts
-from isamap.ir.nodes import (
-    Assign,
-    Call,
-    Constraint,
-    Expr,
-    Loop,
-    MemoryDecl,
-    Operand,
-    Param,
-    Placement,
-    Read,
-    Routine,
-    Stmt,
-)
 from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
 from isamap.ir.small_sizes import evaluate_on, grid, may_hold_on, sample_sizes
 from isamap.ir.walk import reads, symbols_of_values
@@ -50,7 +37,7 @@ from isamap.source import Diagnostic, Edit, Span, dataclass, field, replace
 _PLACEMENT_POINTS = 300_000
 
 
-def check_placements(routine: Routine, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
+def check_placements(routine: ir.Routine, constants: tuple[ir.Param, ...]) -> Iterator[Diagnostic]:
     """Yield a finding for every placement that is not one-to-one."""
     for operand in routine.operands:
         if operand.placement is None:
@@ -62,13 +49,13 @@ def check_placements(routine: Routine, constants: tuple[Param, ...]) -> Iterator
                 break
 
 
-def _check(operand: Operand, env: dict[str, int]) -> Diagnostic | None:
+def _check(operand: ir.Operand, env: dict[str, int]) -> Diagnostic | None:
     assert operand.placement is not None
     return _check_points(f"`{operand.name}`", operand.placement, operand.shape, env)
 
 
 def _check_points(
-    what: str, placement: Placement, shape: tuple[Index, ...], env: dict[str, int]
+    what: str, placement: ir.Placement, shape: tuple[Index, ...], env: dict[str, int]
 ) -> Diagnostic | None:
     points = grid(dict(zip(placement.indices, shape, strict=True)), env, _PLACEMENT_POINTS)
     if not points:
@@ -103,7 +90,9 @@ def _check_points(
 # --- views ------------------------------------------------------------------------------------------------
 
 
-def check_view(view: MemoryDecl, base: MemoryDecl, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
+def check_view(
+    view: ir.MemoryDecl, base: ir.MemoryDecl, constants: tuple[ir.Param, ...]
+) -> Iterator[Diagnostic]:
     """Yield a finding when a view exceeds its memory, or when two of its bytes are one byte of the memory."""
     placement = view.placement
     if placement is None:
@@ -125,7 +114,7 @@ def check_view(view: MemoryDecl, base: MemoryDecl, constants: tuple[Param, ...])
             notes=(f"it is made of {', '.join(room)}",),
         )
         return
-    carrier = Routine("", (), (), ())
+    carrier = ir.Routine("", (), (), ())
     for env in sample_sizes(carrier, constants, 6):
         finding = _check_points(f"`{view.name}`", placement, tuple(shape.values()), env)
         finding = finding or _check_room(view.name, placement, shape, room, env)
@@ -134,7 +123,7 @@ def check_view(view: MemoryDecl, base: MemoryDecl, constants: tuple[Param, ...])
             return
 
 
-def _bytes_of(memory: MemoryDecl) -> dict[str, Index]:
+def _bytes_of(memory: ir.MemoryDecl) -> dict[str, Index]:
     """Return the coordinates that address the bytes of a memory, outermost first: registers, rows, bytes."""
     given = {name: value for name, value in memory.attributes if isinstance(value, Index)}
     count = {"register": given.get("count", ONE)}
@@ -144,7 +133,7 @@ def _bytes_of(memory: MemoryDecl) -> dict[str, Index]:
 
 
 def _check_room(
-    view: str, placement: Placement, shape: dict[str, Index], room: dict[str, Index], env: dict[str, int]
+    view: str, placement: ir.Placement, shape: dict[str, Index], room: dict[str, Index], env: dict[str, int]
 ) -> Diagnostic | None:
     points = grid(dict(zip(placement.indices, shape.values(), strict=True)), env, _PLACEMENT_POINTS)
     if not points:
@@ -168,7 +157,7 @@ def _point(points: dict[str, np.ndarray], at: int) -> str:
     return f"[{', '.join(str(int(values[at])) for values in points.values())}]"
 
 
-def verify(routine: Routine, constants: Iterable[Param] = ()) -> tuple[Diagnostic, ...]:
+def verify(routine: ir.Routine, constants: Iterable[ir.Param] = ()) -> tuple[Diagnostic, ...]:
     """Return all findings about a routine. `constants` are the machine constants that it may mention."""
     given = tuple(constants)
     accesses = _accesses_of(routine, given)
@@ -196,8 +185,8 @@ class _Accesses:
     """
 
     shape: Hashable
-    routine: Routine = field(compare=False)
-    constants: tuple[Param, ...]
+    routine: ir.Routine = field(compare=False)
+    constants: tuple[ir.Param, ...]
 
 
 @lru_cache(maxsize=1024)
@@ -214,7 +203,7 @@ def _is_sound(accesses: _Accesses) -> bool:
     )
 
 
-def _accesses_of(routine: Routine, constants: tuple[Param, ...]) -> _Accesses | None:
+def _accesses_of(routine: ir.Routine, constants: tuple[ir.Param, ...]) -> _Accesses | None:
     """Return the accesses that the checks need, or None if a guard depends on values."""
     body = tuple(_statement(s) for s in routine.body)
     if None in body:
@@ -224,20 +213,20 @@ def _accesses_of(routine: Routine, constants: tuple[Param, ...]) -> _Accesses | 
     return _Accesses(shape, routine, constants)
 
 
-def _statement(s: Stmt) -> Hashable | None:
+def _statement(s: ir.Stmt) -> Hashable | None:
     if s.guard is not None:
         return None
-    if isinstance(s, Assign):
+    if isinstance(s, ir.Assign):
         return s.op, _access(s.target), tuple(_access(read) for read in reads(s.value))
     body = tuple(_statement(child) for child in s.body)
     return None if None in body else (s.axes, s.ordered, body)
 
 
-def _access(read: Read) -> Hashable:
+def _access(read: ir.Read) -> Hashable:
     return read.buffer, read.index, read.fill is None
 
 
-def _check_divisors(routine: Routine, known: FreeSizes) -> Iterator[Diagnostic]:
+def _check_divisors(routine: ir.Routine, known: FreeSizes) -> Iterator[Diagnostic]:
     for index, span in _indices(routine):
         for divisor in _divisors(index):
             if not is_nonnegative(divisor.substitute(known.bindings) - 1, known.facts):
@@ -249,7 +238,7 @@ def _check_divisors(routine: Routine, known: FreeSizes) -> Iterator[Diagnostic]:
                 )
 
 
-def _indices(routine: Routine) -> Iterator[tuple[Index, Span | None]]:
+def _indices(routine: ir.Routine) -> Iterator[tuple[Index, Span | None]]:
     for let in routine.lets:
         yield let.value, let.span
     for operand in routine.operands:
@@ -287,7 +276,7 @@ _SAMPLES = 5
 Masks = dict[str, "np.ndarray"]
 
 
-def check_definitions(routine: Routine, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
+def check_definitions(routine: ir.Routine, constants: tuple[ir.Param, ...]) -> Iterator[Diagnostic]:
     """Yield findings on outputs that are not fully written, and on elements read before they are written."""
     never = list(_never_written(routine))
     yield from never
@@ -300,7 +289,7 @@ def check_definitions(routine: Routine, constants: tuple[Param, ...]) -> Iterato
             return
 
 
-def _never_written(routine: Routine) -> Iterator[Diagnostic]:
+def _never_written(routine: ir.Routine) -> Iterator[Diagnostic]:
     sites = find_sites(routine)
     written = {s.assign.target.buffer for s in sites}
     plainly = {s.assign.target.buffer for s in sites if s.assign.op is None}
@@ -342,7 +331,7 @@ class _TooLarge(Exception):
     """An exception: this sample has too many points to visit."""
 
 
-def _trace(routine: Routine, env: dict[str, int], constants: tuple[Param, ...]) -> Diagnostic | None:
+def _trace(routine: ir.Routine, env: dict[str, int], constants: tuple[ir.Param, ...]) -> Diagnostic | None:
     watched = [o for o in routine.operands if o.role in ("out", "temp")]
     masks: Masks = {}
     total = _steps(routine.body, env)
@@ -364,11 +353,11 @@ def _trace(routine: Routine, env: dict[str, int], constants: tuple[Param, ...]) 
     return next((d for o in watched if (d := _partly(o, masks[o.name], shown)) is not None), None)
 
 
-def _steps(body: tuple[Stmt, ...], env: Mapping[str, int]) -> int:
+def _steps(body: tuple[ir.Stmt, ...], env: Mapping[str, int]) -> int:
     """Return how many times all statements run in total."""
     total = 0
     for statement in body:
-        if isinstance(statement, Loop):
+        if isinstance(statement, ir.Loop):
             trips = 1
             for axis in statement.axes:
                 trips *= max(0, typical_value(axis.extent, env) or 0)
@@ -378,7 +367,7 @@ def _steps(body: tuple[Stmt, ...], env: Mapping[str, int]) -> int:
     return total
 
 
-def _partly(o: Operand, mask: np.ndarray, shown: str) -> Diagnostic | None:
+def _partly(o: ir.Operand, mask: np.ndarray, shown: str) -> Diagnostic | None:
     if o.role != "out" or o.outside is not None or mask.all():
         return None
     first = tuple(int(x) for x in np.argwhere(~mask)[0])
@@ -393,7 +382,7 @@ def _partly(o: Operand, mask: np.ndarray, shown: str) -> Diagnostic | None:
 
 
 def _verify_statement(
-    s: Stmt,
+    s: ir.Stmt,
     env: Mapping[str, int],
     extents: dict[str, Index],
     guards: tuple[Index, ...],
@@ -402,7 +391,7 @@ def _verify_statement(
     shown: str,
 ) -> None:
     match s:
-        case Loop(axes, body, ordered, guard, _):
+        case ir.Loop(axes, body, ordered, guard, _):
             inner = (*guards, *guard_facts(guard))
             by_data = data_guarded or not _is_index_guard(guard)
             own = {a.name: a.extent for a in axes}
@@ -413,7 +402,7 @@ def _verify_statement(
             for point in _points_in_order(own, env):
                 for child in body:
                     _verify_statement(child, {**env, **point}, extents, inner, by_data, masks, shown)
-        case Assign():
+        case ir.Assign():
             _assign(s, env, extents, (*guards, *guard_facts(s.guard)), data_guarded, masks, shown)
 
 
@@ -427,7 +416,7 @@ def _points_in_order(extents: dict[str, Index], env: Mapping[str, int]) -> Itera
 
 
 def _assign(
-    s: Assign,
+    s: ir.Assign,
     env: Mapping[str, int],
     extents: dict[str, Index],
     guards: tuple[Index, ...],
@@ -454,7 +443,7 @@ def _assign(
 
 
 def _check_read(
-    read: Read,
+    read: ir.Read,
     mask: np.ndarray,
     active: np.ndarray,
     env: Mapping[str, int],
@@ -481,7 +470,11 @@ def _check_read(
 
 
 def _elements(
-    read: Read, shape: tuple[int, ...], env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
+    read: ir.Read,
+    shape: tuple[int, ...],
+    env: Mapping[str, int],
+    points: Mapping[str, np.ndarray],
+    count: int,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the element that each point accesses, and a mask of the points inside the array."""
     index = [evaluate_on(i, env, points, count) for i in read.index]
@@ -491,14 +484,14 @@ def _elements(
     return index, inside
 
 
-def _is_index_guard(guard: Expr | None) -> bool:
+def _is_index_guard(guard: ir.Expr | None) -> bool:
     """Return whether a guard only compares indices, so that the trace can follow it exactly."""
     match guard:
         case None:
             return True
-        case Call("and", (left, right), _, _, _):
+        case ir.Call("and", (left, right), _, _, _):
             return _is_index_guard(left) and _is_index_guard(right)
-        case Call("ne", _, _, _, _):
+        case ir.Call("ne", _, _, _, _):
             return False
         case _:
             return bool(guard_facts(guard))
@@ -513,7 +506,9 @@ def _is_index_guard(guard: Expr | None) -> bool:
 _RANGE_POINTS = 20_000
 
 
-def check_ranges(routine: Routine, known: FreeSizes, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
+def check_ranges(
+    routine: ir.Routine, known: FreeSizes, constants: tuple[ir.Param, ...]
+) -> Iterator[Diagnostic]:
     """Yield a finding for each subscript that is not proved to stay inside its array."""
     seen: set[tuple[object, ...]] = set()
     for access, axes, conditions in _accesses(routine):
@@ -534,7 +529,7 @@ def check_ranges(routine: Routine, known: FreeSizes, constants: tuple[Param, ...
                     break
 
 
-def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+def _accesses(routine: ir.Routine) -> Iterator[tuple[ir.Read, tuple[AxisAt, ...], tuple[ir.Expr, ...]]]:
     for access, axes, conditions in _plain_accesses(routine):
         yield access, axes, conditions
         for index in access.index:
@@ -544,14 +539,14 @@ def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tupl
 
 
 def _in_index(
-    index: Index, access: Read, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]
-) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+    index: Index, access: ir.Read, axes: tuple[AxisAt, ...], conditions: tuple[ir.Expr, ...]
+) -> Iterator[tuple[ir.Read, tuple[AxisAt, ...], tuple[ir.Expr, ...]]]:
     """Yield the array elements that an index reads, each with the axes and conditions of the access."""
     for element in elements_of(index):
         yield replace(access, buffer=element.buffer, index=(element.at,), fill=None), axes, conditions
 
 
-def _plain_accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+def _plain_accesses(routine: ir.Routine) -> Iterator[tuple[ir.Read, tuple[AxisAt, ...], tuple[ir.Expr, ...]]]:
     for guard, axes, conditions in loop_guards(routine):
         yield from ((read, axes, conditions) for read in reads(guard))
     for site in find_sites(routine):
@@ -561,7 +556,7 @@ def _plain_accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...]
             yield from ((read, site.axes, site.conditions[:-1]) for read in reads(site.assign.guard))
 
 
-def _facts(known: FreeSizes, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]) -> Facts:
+def _facts(known: FreeSizes, axes: tuple[AxisAt, ...], conditions: tuple[ir.Expr, ...]) -> Facts:
     extents = {a.name: a.extent.substitute(known.bindings) for a in axes}
     stated = tuple(f.substitute(known.bindings) for f in facts_of(conditions))
     facts = known.facts.with_axes(extents).with_facts(stated)
@@ -570,16 +565,16 @@ def _facts(known: FreeSizes, axes: tuple[AxisAt, ...], conditions: tuple[Expr, .
 
 
 def _finding(
-    routine: Routine,
-    access: Read,
+    routine: ir.Routine,
+    access: ir.Read,
     position: int,
     term: Index,
     below: bool,
     axes: tuple[AxisAt, ...],
-    conditions: tuple[Expr, ...],
+    conditions: tuple[ir.Expr, ...],
     facts: Facts,
     known: FreeSizes,
-    constants: tuple[Param, ...],
+    constants: tuple[ir.Param, ...],
 ) -> Diagnostic:
     index, extent = access.index[position], routine.operand(access.buffer).shape[position]
     rule = "at least 0" if below else f"below {extent}"
@@ -615,13 +610,13 @@ def _finding(
 
 
 def _whole_blocks(
-    routine: Routine,
+    routine: ir.Routine,
     extent: Index,
     term: Index,
     axes: tuple[AxisAt, ...],
-    conditions: tuple[Expr, ...],
-    constants: tuple[Param, ...],
-) -> Iterator[Constraint]:
+    conditions: tuple[ir.Expr, ...],
+    constants: tuple[ir.Param, ...],
+) -> Iterator[ir.Constraint]:
     """Yield constraints `SIZE % block == 0` under which the subscript can be proved."""
     blocks = dict.fromkeys(
         (size, atom.divisor)
@@ -631,7 +626,7 @@ def _whole_blocks(
         for size in sorted(atom.value.symbols)
     )
     for size, block in blocks:
-        constraint = Constraint(Index.of(size).mod(block), "==", Index.of(0))
+        constraint = ir.Constraint(Index.of(size).mod(block), "==", Index.of(0))
         known = known_facts(replace(routine, where=(*routine.where, constraint)), constants)
         if is_nonnegative(term.substitute(known.bindings), _facts(known, axes, conditions)):
             yield constraint
@@ -645,12 +640,12 @@ def _as_constraint(worst: Index) -> str:
 
 
 def _counterexample(
-    routine: Routine,
+    routine: ir.Routine,
     index: Index,
     term: Index,
     axes: tuple[AxisAt, ...],
-    conditions: tuple[Expr, ...],
-    constants: tuple[Param, ...],
+    conditions: tuple[ir.Expr, ...],
+    constants: tuple[ir.Param, ...],
 ) -> str | None:
     """Return text with sizes and axes for which the term is negative, or None."""
     used = term.symbols | {s for c in conditions for s in symbols_of_values(c)}

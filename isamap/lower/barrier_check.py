@@ -15,22 +15,7 @@ from math import lcm, prod
 
 from isamap.ir import Index, Mod
 from isamap.ir.domains import largest_value
-from isamap.lower.program import (
-    Barrier,
-    Begin,
-    Condition,
-    Fill,
-    For,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    Parallel,
-    ProductGroup,
-    RegisterRef,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import children, longest_lengths, names_in, walk, without_blocks
 from isamap.lower.work_slices import is_met
 from isamap.machine import Machine, bound_level, is_late_product
@@ -39,7 +24,7 @@ from isamap.source.records import dataclass, replace
 _MOST_POINTS, _MOST_SLOTS = 1 << 16, 1 << 8
 
 
-def check_barriers(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
+def check_barriers(program: lir.LoweredProgram, machine: Machine) -> tuple[str, ...]:
     """Return text for each race between lanes, and for each barrier that only some of the lanes may reach."""
     return tuple(dict.fromkeys(_Walk(machine).said(program.body)))
 
@@ -118,22 +103,24 @@ class _Walk:
         self.team: dict[str, int] = {}
         self.own: dict[str, int] = {}
         self.loops: dict[str, Index] = {}
-        self.here: tuple[Condition, ...] = ()
+        self.here: tuple[lir.Condition, ...] = ()
 
-    def said(self, nodes: tuple[Node, ...]) -> Iterator[str]:
+    def said(self, nodes: tuple[lir.Node, ...]) -> Iterator[str]:
         earlier: dict[str, set[_Access]] = {}
-        ways: list[If] = []
+        ways: list[lir.If] = []
         for node in nodes:
-            others = ways if isinstance(node, If) else []
-            ways = [*others, node] if isinstance(node, If) else []
+            others = ways if isinstance(node, lir.If) else []
+            ways = [*others, node] if isinstance(node, lir.If) else []
             match node:
-                case If(conditions) if others and all(self.is_else(other, conditions) for other in others):
+                case lir.If(conditions) if others and all(
+                    self.is_else(other, conditions) for other in others
+                ):
                     behind = self.last
                     self.last = {array: set(some) for array, some in earlier.items()}
                     yield from self.said((node,))
                     for array, some in behind.items():
                         self.last.setdefault(array, set()).update(some)
-                case Barrier(level, in_flight):
+                case lir.Barrier(level, in_flight):
                     if level != self.level:
                         yield f"a barrier is of {level}, which is not a level whose lanes may wait for each other"
                     for array, some in self.last.items():
@@ -141,58 +128,60 @@ class _Walk:
                         left = [(one, one.groups) for one in copies if one.groups is not None]
                         kept = {replace(one, groups=n + 1) for one, n in left if n < in_flight}
                         self.last[array] = kept | (some - copies)
-                case ProductGroup(in_flight):
+                case lir.ProductGroup(in_flight):
                     for array, some in self.last.items():
                         products = {one for one in some if one.is_product}
                         self.last[array] = (some - products) | set(_in_flight(products, in_flight))
-                case Issue(name):
+                case lir.Issue(name):
                     each, made = self.is_of_each(node), self.accesses(node)
                     in_memory = [one for one in made if not one.array.startswith("register ")]
                     if each and any(one.writes and self.are_shared(one.box) for one in in_memory):
                         yield _write_the_same(name)
                     yield from self.find_races(name, made, each)
-                case Fill(buffer, offset, count):
+                case lir.Fill(buffer, offset, count):
                     box = _Box(offset, ((1, count),))
                     each = bool(self.own.keys() & (offset.symbols | count.symbols))
                     if each and self.are_shared(box):
                         yield _write_the_same("a fill")
                     yield from self.find_races("a fill", [_Access("a fill", True, buffer, box)], each)
-                case Parallel(counters, body, level=str(own)) if own:
+                case lir.Parallel(counters, body, level=str(own)) if own:
                     around, self.own = self.own, {counter: trips.constant for counter, trips in counters}
                     self.team |= self.own
                     yield from self.said(body)
                     self.own = around
-                case Parallel(counters, body):
+                case lir.Parallel(counters, body):
                     self.loops |= dict(counters)
                     self.last.clear()
                     yield from self.said(body)
                     self.last.clear()
-                case For(variable, trips, body) | WorkSlice(nth=variable, trips=trips, body=body):
+                case lir.For(variable, trips, body) | lir.WorkSlice(nth=variable, trips=trips, body=body):
                     self.loops[variable] = trips
                     outside = self.here
                     if trips.symbols & self.own.keys():
                         self.here = (*self.here, (Index.of(variable), "<", trips))
-                        if any(isinstance(inner, Barrier) for inner in walk(body)):
+                        if any(isinstance(inner, lir.Barrier) for inner in walk(body)):
                             yield "only some instances of a block reach a barrier"
                     yield from self.said(body)
                     waits = [
                         inner.in_flight or 0
                         for inner in without_blocks(body)
-                        if isinstance(inner, Barrier | ProductGroup)
+                        if isinstance(inner, lir.Barrier | lir.ProductGroup)
                     ]
                     again = (
-                        0 if isinstance(node, For) and self.writes_apart(node) else 1 + max(waits, default=0)
+                        0
+                        if isinstance(node, lir.For) and self.writes_apart(node)
+                        else 1 + max(waits, default=0)
                     )
                     for _ in range(again):
                         self.change(partial(self.before, variable=variable, is_closed=bool(waits)))
                         yield from self.said(body)
                     self.here = outside
                     self.change(lambda access: self.every(access, variable))
-                case If(conditions, body):
+                case lir.If(conditions, body):
                     ways = [node]
                     earlier = {array: set(some) for array, some in self.last.items()}
                     own = {name for left, _, right in conditions for name in left.symbols | right.symbols}
-                    if own & self.team.keys() and any(isinstance(inner, Barrier) for inner in walk(body)):
+                    if own & self.team.keys() and any(isinstance(inner, lir.Barrier) for inner in walk(body)):
                         yield "only some instances of a block reach a barrier"
                     # A barrier inside may be left out, and ends nothing behind it.
                     before = {array: set(some) for array, some in self.last.items()}
@@ -201,7 +190,7 @@ class _Walk:
                     self.here = around
                     for array, some in before.items():
                         self.last.setdefault(array, set()).update(some)
-                case Begin(work):
+                case lir.Begin(work):
                     yield f"{work} is dealt to iterations, and lanes have no order of these"
                 case _:
                     yield from self.said(children(node))
@@ -213,9 +202,9 @@ class _Walk:
             yield f"all instances of a block perform {name} together where only some of them come"
         yield from self.touch(name, made)
 
-    def is_of_each(self, issue: Issue) -> bool:
+    def is_of_each(self, issue: lir.Issue) -> bool:
         """Return whether each instance performs an issue. An issue without registers is performed once for all."""
-        in_registers = any(isinstance(ref, RegisterRef) for _, ref in issue.operands)
+        in_registers = any(isinstance(ref, lir.RegisterRef) for _, ref in issue.operands)
         return bool(self.own) and (in_registers or not self.own.keys().isdisjoint(names_in(issue)))
 
     def instances(self) -> Iterator[dict[str, int]]:
@@ -240,7 +229,7 @@ class _Walk:
             seen.append((here, places))
         return False
 
-    def is_else(self, before: If, conditions: tuple[Condition, ...]) -> bool:
+    def is_else(self, before: lir.If, conditions: tuple[lir.Condition, ...]) -> bool:
         """Return whether conditions exclude those of another node, as `a < b` excludes `b <= a`."""
         return any(
             {one, other} == {"<", "<="} and (left, right) == (there, here)
@@ -274,7 +263,7 @@ class _Walk:
         box = _Box(access.box.first.substitute({variable: 0}), (*access.box.axes, (step.value, most)))
         return replace(access, box=box, other="" if access.other == variable else access.other)
 
-    def accesses(self, issue: Issue) -> list[_Access]:
+    def accesses(self, issue: lir.Issue) -> list[_Access]:
         """Return the accesses of memory of an issue. Lengths are the longest ones that loops outside allow."""
         instruction = self.machine.instructions[issue.instruction].instruction
         longest = longest_lengths(issue, instruction, self.loops, self.team)
@@ -282,11 +271,11 @@ class _Walk:
         item = self.machine.instructions[issue.instruction]
         is_product = is_late_product(item, self.machine)
         for name, ref in issue.operands:
-            if isinstance(ref, RegisterRef):
+            if isinstance(ref, lir.RegisterRef):
                 found.append(
                     _Access(issue.instruction, True, f"register {ref.value}", None, "", 0, is_product)
                 )
-            if not isinstance(ref, MemoryRef):
+            if not isinstance(ref, lir.MemoryRef):
                 continue
             operand = instruction.operand(name)
             shape = [extent.substitute(longest) for extent in operand.shape]
@@ -352,20 +341,20 @@ class _Walk:
             for mine in alike.get(at % step, ())
         )
 
-    def writes_apart(self, loop: For) -> bool:
+    def writes_apart(self, loop: lir.For) -> bool:
         """Return whether the addresses in a loop nest around one issue prove that each element is written once."""
         loops: list[tuple[str, int]] = []
-        node: Node = loop
-        while isinstance(node, For) and len(node.body) == 1 and node.trips.value is not None:
+        node: lir.Node = loop
+        while isinstance(node, lir.For) and len(node.body) == 1 and node.trips.value is not None:
             loops.append((node.variable, node.trips.value))
             (node,) = node.body
-        if not isinstance(node, Issue) or prod(count for _, count in loops) > _MOST_POINTS:
+        if not isinstance(node, lir.Issue) or prod(count for _, count in loops) > _MOST_POINTS:
             return False
         params = {name: value for name, value in node.params if isinstance(value, Index | int)}
         touched = dict(node.operands)
         for operand in self.machine.instructions[node.instruction].instruction.operands:
             ref = touched[operand.name]
-            if operand.role == "in" or not isinstance(ref, MemoryRef):
+            if operand.role == "in" or not isinstance(ref, lir.MemoryRef):
                 continue
             shape = [extent.substitute(params).value for extent in operand.shape]
             steps = [stride.value for stride in ref.strides]

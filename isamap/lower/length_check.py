@@ -13,32 +13,15 @@ from functools import cache
 from typing import Any, cast
 
 from isamap.ir import Index
-from isamap.lower.program import (
-    Barrier,
-    Begin,
-    Block,
-    Buffer,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    Node,
-    Parallel,
-    ProductGroup,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import children, walk, with_children
 from isamap.source.records import dataclass, field
 
 UNTOLD = frozenset({"note", "shape", "why", "span"})
-Nodes = tuple[Node, ...]
+Nodes = tuple[lir.Node, ...]
 
 
-def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str:
+def check_join(joint: lir.LoweredProgram, programs: Sequence[lir.LoweredProgram]) -> str:
     """Return the first difference with its length, or "" if nothing differs."""
     assert joint.lengths is not None
     for n, own in enumerate(programs):
@@ -58,10 +41,10 @@ def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str
 
 def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str]) -> Nodes:
     """Return the nodes for one length, with conditions on the length decided."""
-    found: list[Node] = []
+    found: list[lir.Node] = []
     for node in nodes:
         body = _at_length(children(node), at, names)
-        if not isinstance(node, If) or not all(_is_decided(c, names) for c in node.conditions):
+        if not isinstance(node, lir.If) or not all(_is_decided(c, names) for c in node.conditions):
             found.append(with_children(node, body))
         elif all(
             _holds(left.substitute(at), how, right.substitute(at)) for left, how, right in node.conditions
@@ -87,7 +70,7 @@ def _holds(left: Index, how: str, right: Index) -> bool:
 class _Spelled:
     """A body in which declarations are renamed to numbers. `sizes` has the sizes of its buffers."""
 
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[lir.Buffer, ...]
     numbers: dict[str, str] = field(default_factory=dict[str, str])
     sizes: dict[str, Index] = field(default_factory=dict[str, Index])
     indices: dict[Index, Index] = field(default_factory=dict[Index, Index])
@@ -142,15 +125,24 @@ def _declared_names(nodes: Nodes) -> Iterator[str]:
     """Yield the names of declared values, counters and work."""
     for node in walk(nodes):
         match node:
-            case Declare(values):
+            case lir.Declare(values):
                 yield from (value.name for value in values)
-            case Begin(work):
+            case lir.Begin(work):
                 yield work
-            case For(variable):
+            case lir.For(variable):
                 yield variable
-            case WorkSlice(nth=nth):
+            case lir.WorkSlice(nth=nth):
                 yield nth
-            case Parallel(counters):
+            case lir.Parallel(counters):
                 yield from (name for name, _ in counters)
-            case Issue() | Configure() | Fill() | Hint() | Barrier() | ProductGroup() | If() | Block():
+            case (
+                lir.Issue()
+                | lir.Configure()
+                | lir.Fill()
+                | lir.Hint()
+                | lir.Barrier()
+                | lir.ProductGroup()
+                | lir.If()
+                | lir.Block()
+            ):
                 pass

@@ -26,46 +26,21 @@ from typing import Any, TypeVar, assert_never
 
 from isamap.ir.index import ZERO, Atom, Element, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
+from isamap.lower import program as lir
 from isamap.lower.length_check import check_join
 from isamap.lower.passes import names_of
-from isamap.lower.program import (
-    Argument,
-    Barrier,
-    Begin,
-    Block,
-    Buffer,
-    Condition,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    Lengths,
-    LoweredProgram,
-    MemoryRef,
-    Names,
-    Node,
-    OperandRef,
-    Parallel,
-    ProductGroup,
-    RegisterRef,
-    Value,
-    WorkSlice,
-)
 from isamap.machine import Machine
 from isamap.source.records import dataclass, field, replace
 
 Which = tuple[int, ...]
 """For which of the programs, by number."""
 T = TypeVar("T")
-Nodes = tuple[Node, ...]
+Nodes = tuple[lir.Node, ...]
 
 
 def join_lengths(
-    constant: str, values: Values, programs: Sequence[LoweredProgram], machine: Machine
-) -> LoweredProgram:
+    constant: str, values: Values, programs: Sequence[lir.LoweredProgram], machine: Machine
+) -> lir.LoweredProgram:
     """Return one program for all lengths. At each length, it equals the program that is given for it.
 
     They are of one kernel and its sizes, in this order for these values, the machine at any of them.
@@ -97,14 +72,14 @@ class _Join:
     their joint names. `trail` records additions in order, so that a failed trial can undo them.
     """
 
-    programs: Sequence[LoweredProgram]
+    programs: Sequence[lir.LoweredProgram]
     machine: Machine
-    names: Names
+    names: lir.Names
     numbers: Numbers
     trail: list[tuple[dict[str, Any], str]]
     known: list[dict[str, str]] = field(init=False)
     global_names: frozenset[str] = field(init=False)
-    claimed: dict[str, dict[int, Buffer]] = field(default_factory=dict[str, dict[int, Buffer]])
+    claimed: dict[str, dict[int, lir.Buffer]] = field(default_factory=dict[str, dict[int, lir.Buffer]])
 
     def __post_init__(self) -> None:
         first = self.programs[0]
@@ -125,14 +100,14 @@ class _Join:
         if not any(rests):
             return front
         middle = tuple(
-            If((self._only(n),), self.block([rest], (n,)))
+            lir.If((self._only(n),), self.block([rest], (n,)))
             for n, rest in zip(which, rests, strict=True)
             if rest
         )
         return (*front, *middle)
 
     def _alike(self, bodies: Sequence[Nodes], which: Which) -> Nodes:
-        found: list[Node] = []
+        found: list[lir.Node] = []
         for nodes in zip(*bodies, strict=False):
             node = self._try_join(lambda nodes=nodes: self.node(nodes, which))
             if node is None:
@@ -151,95 +126,95 @@ class _Join:
             del self.trail[before:]
             return None
 
-    def _only(self, n: int) -> Condition:
+    def _only(self, n: int) -> lir.Condition:
         return Index.of(self.numbers.name), "==", Index.of(self.numbers.values[n])
 
     # --- nodes
 
-    def node(self, nodes: Sequence[Node], which: Which) -> Node:
+    def node(self, nodes: Sequence[lir.Node], which: Which) -> lir.Node:
         """Return one node for corresponding nodes of all programs. Raises: _NotAlike."""
         first = nodes[0]
         match first:
-            case Issue():
-                return self._issue(_all(Issue, nodes), which)
-            case Declare():
-                return self._declare(_all(Declare, nodes), which)
-            case For():
-                return self._loop(_all(For, nodes), which)
-            case Parallel():
-                return self._parallel(_all(Parallel, nodes), which)
-            case If():
-                ifs = _all(If, nodes)
+            case lir.Issue():
+                return self._issue(_all(lir.Issue, nodes), which)
+            case lir.Declare():
+                return self._declare(_all(lir.Declare, nodes), which)
+            case lir.For():
+                return self._loop(_all(lir.For, nodes), which)
+            case lir.Parallel():
+                return self._parallel(_all(lir.Parallel, nodes), which)
+            case lir.If():
+                ifs = _all(lir.If, nodes)
                 conditions = self._conditions([n.conditions for n in ifs], which)
-                return If(conditions, self.block([n.body for n in ifs], which))
-            case Block():
-                blocks = _all(Block, nodes)
+                return lir.If(conditions, self.block([n.body for n in ifs], which))
+            case lir.Block():
+                blocks = _all(lir.Block, nodes)
                 body = self.block([n.body for n in blocks], which)
-                return Block(_note(blocks), body, _common_value([n.is_copy for n in blocks]))
-            case Fill():
-                fills = _all(Fill, nodes)
+                return lir.Block(_note(blocks), body, _common_value([n.is_copy for n in blocks]))
+            case lir.Fill():
+                fills = _all(lir.Fill, nodes)
                 name = self._array([n.buffer for n in fills], which)
                 offset = self._index([n.offset for n in fills], which)
-                return Fill(name, offset, self._index([n.elements for n in fills], which))
-            case Hint():
-                hints = _all(Hint, nodes)
+                return lir.Fill(name, offset, self._index([n.elements for n in fills], which))
+            case lir.Hint():
+                hints = _all(lir.Hint, nodes)
                 place = self._memory([n.place for n in hints], which)
                 named = _common_value([(n.instruction, n.operand) for n in hints])
-                return Hint(*named, place)
-            case Configure():
-                return _common_value(_all(Configure, nodes))
-            case Barrier():
-                return _common_value(_all(Barrier, nodes))
-            case ProductGroup():
-                return _common_value(_all(ProductGroup, nodes))
-            case Begin():
-                return self._begin(_all(Begin, nodes), which)
-            case WorkSlice():
-                return self._share(_all(WorkSlice, nodes), which)
+                return lir.Hint(*named, place)
+            case lir.Configure():
+                return _common_value(_all(lir.Configure, nodes))
+            case lir.Barrier():
+                return _common_value(_all(lir.Barrier, nodes))
+            case lir.ProductGroup():
+                return _common_value(_all(lir.ProductGroup, nodes))
+            case lir.Begin():
+                return self._begin(_all(lir.Begin, nodes), which)
+            case lir.WorkSlice():
+                return self._share(_all(lir.WorkSlice, nodes), which)
             case _:
                 assert_never(first)
 
-    def _issue(self, issues: Sequence[Issue], which: Which) -> Issue:
+    def _issue(self, issues: Sequence[lir.Issue], which: Which) -> lir.Issue:
         name = _common_value([n.instruction for n in issues])
         operands = _columns([n.operands for n in issues], lambda _, refs: self._ref(refs, which))
         kinds = {p.name: p.kind for p in self.machine.instructions[name].instruction.params}
 
-        def argument(param: str, given: Sequence[Argument]) -> Argument:
+        def argument(param: str, given: Sequence[lir.Argument]) -> lir.Argument:
             return self._argument(given, which, is_encoded=kinds[param] != "scalar")
 
         params = _columns([n.params for n in issues], argument)
-        return Issue(name, operands, params, _note(issues))
+        return lir.Issue(name, operands, params, _note(issues))
 
-    def _declare(self, declared: Sequence[Declare], which: Which) -> Declare:
+    def _declare(self, declared: Sequence[lir.Declare], which: Which) -> lir.Declare:
         values = [self._value(v, which) for v in _zip_alike([n.values for n in declared])]
-        return Declare(tuple(values))
+        return lir.Declare(tuple(values))
 
-    def _value(self, values: Sequence[Value], which: Which) -> Value:
+    def _value(self, values: Sequence[lir.Value], which: Which) -> lir.Value:
         """Return a value with its shape at the longest length, because C has one type for all lengths."""
         _common_value([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
         widest = max(values, key=lambda v: prod(v.shape))
         return replace(widest, name=self._name_declaration([v.name for v in values], which))
 
-    def _loop(self, loops: Sequence[For], which: Which) -> For:
+    def _loop(self, loops: Sequence[lir.For], which: Which) -> lir.For:
         trips = self._index([n.trips for n in loops], which)
         counter = self._name_declaration([n.variable for n in loops], which)
-        return For(counter, trips, self.block([n.body for n in loops], which), _note(loops))
+        return lir.For(counter, trips, self.block([n.body for n in loops], which), _note(loops))
 
-    def _parallel(self, loops: Sequence[Parallel], which: Which) -> Parallel:
+    def _parallel(self, loops: Sequence[lir.Parallel], which: Which) -> lir.Parallel:
         counters: list[tuple[str, Index]] = []
         for some in _zip_alike([n.counters for n in loops]):
             trips = self._index([count for _, count in some], which)
             counters.append((self._name_declaration([name for name, _ in some], which), trips))
-        return Parallel(tuple(counters), self.block([n.body for n in loops], which), _note(loops))
+        return lir.Parallel(tuple(counters), self.block([n.body for n in loops], which), _note(loops))
 
-    def _begin(self, begun: Sequence[Begin], which: Which) -> Begin:
+    def _begin(self, begun: Sequence[lir.Begin], which: Which) -> lir.Begin:
         pieces, trips = (
             self._index(list(of), which) for of in zip(*((n.pieces, n.trips) for n in begun), strict=True)
         )
         depth, parts = _common_value([(n.depth, n.parts) for n in begun])
-        return Begin(self._name_declaration([n.work for n in begun], which), pieces, trips, depth, parts)
+        return lir.Begin(self._name_declaration([n.work for n in begun], which), pieces, trips, depth, parts)
 
-    def _share(self, shares: Sequence[WorkSlice], which: Which) -> WorkSlice:
+    def _share(self, shares: Sequence[lir.WorkSlice], which: Which) -> lir.WorkSlice:
         work = self._joint_name([n.work for n in shares], which)
         now, trips = (
             self._index(list(of), which) for of in zip(*((n.now, n.trips) for n in shares), strict=True)
@@ -248,10 +223,12 @@ class _Join:
             self._name_declaration([n.nth for n in shares], which),
             _common_value([n.depths for n in shares]),
         )
-        return WorkSlice(work, now, trips, nth, depths, self.block([n.body for n in shares], which))
+        return lir.WorkSlice(work, now, trips, nth, depths, self.block([n.body for n in shares], which))
 
-    def _conditions(self, conditions: Sequence[tuple[Condition, ...]], which: Which) -> tuple[Condition, ...]:
-        found: list[Condition] = []
+    def _conditions(
+        self, conditions: Sequence[tuple[lir.Condition, ...]], which: Which
+    ) -> tuple[lir.Condition, ...]:
+        found: list[lir.Condition] = []
         for some in _zip_alike(conditions):
             left, right = (
                 self._index(list(side), which) for side in zip(*((c[0], c[2]) for c in some), strict=True)
@@ -261,19 +238,21 @@ class _Join:
 
     # --- what nodes are made of
 
-    def _ref(self, refs: Sequence[OperandRef], which: Which) -> OperandRef:
+    def _ref(self, refs: Sequence[lir.OperandRef], which: Which) -> lir.OperandRef:
         first = refs[0]
-        if isinstance(first, RegisterRef):
-            return RegisterRef(self._joint_name([ref.value for ref in _all(RegisterRef, refs)], which))
-        return self._memory(_all(MemoryRef, refs), which)
+        if isinstance(first, lir.RegisterRef):
+            return lir.RegisterRef(
+                self._joint_name([ref.value for ref in _all(lir.RegisterRef, refs)], which)
+            )
+        return self._memory(_all(lir.MemoryRef, refs), which)
 
-    def _memory(self, refs: Sequence[MemoryRef], which: Which) -> MemoryRef:
+    def _memory(self, refs: Sequence[lir.MemoryRef], which: Which) -> lir.MemoryRef:
         name = self._array([ref.buffer for ref in refs], which)
         offset = self._index([ref.offset for ref in refs], which)
         strides = [self._index(some, which) for some in _zip_alike([ref.strides for ref in refs])]
-        return MemoryRef(name, offset, tuple(strides))
+        return lir.MemoryRef(name, offset, tuple(strides))
 
-    def _argument(self, given: Sequence[Argument], which: Which, *, is_encoded: bool) -> Argument:
+    def _argument(self, given: Sequence[lir.Argument], which: Which, *, is_encoded: bool) -> lir.Argument:
         """Return a joint argument, equal for all programs if it is encoded or chosen. Raises: _NotAlike."""
         if all(one == given[0] for one in given) and isinstance(given[0], int):
             return given[0]
@@ -356,7 +335,7 @@ class _Join:
         return self._joint_name(own, which)
 
     def _join_buffer(self, own: Sequence[str], which: Which) -> None:
-        buffers: dict[int, Buffer] = {}
+        buffers: dict[int, lir.Buffer] = {}
         for n, name in zip(which, own, strict=True):
             found = next((b for b in self.programs[n].buffers if b.name == name), None)
             if found is None:
@@ -365,7 +344,7 @@ class _Join:
         _common_value([(b.dtype, b.memory, b.offset) for b in buffers.values()])
         self._keep(self.claimed, self._name_declaration(own, which), buffers)
 
-    def buffer(self, name: str) -> Buffer:
+    def buffer(self, name: str) -> lir.Buffer:
         """Return a buffer with room for its contents at each length."""
         of = self.claimed[name]
         which = tuple(of)
@@ -411,7 +390,9 @@ def _columns(
     )
 
 
-def _note(nodes: Sequence[Issue] | Sequence[For] | Sequence[Parallel] | Sequence[Block]) -> str:
+def _note(
+    nodes: Sequence[lir.Issue] | Sequence[lir.For] | Sequence[lir.Parallel] | Sequence[lir.Block],
+) -> str:
     """Return the note that all nodes have in common, or ""."""
     return nodes[0].note if all(n.note == nodes[0].note for n in nodes) else ""
 
@@ -439,9 +420,9 @@ class Numbers:
     tables: dict[str, Values] = field(default_factory=dict[str, Values])
 
     @property
-    def lengths(self) -> Lengths:
+    def lengths(self) -> lir.Lengths:
         """The lengths that programs with these numbers query from the hardware."""
-        return Lengths(self.constant, self.name, self.values, tuple(self.tables.items()))
+        return lir.Lengths(self.constant, self.name, self.values, tuple(self.tables.items()))
 
     def joined(self, indices: Sequence[Index], which: Sequence[int]) -> Index | None:
         """Return one index that equals each given one at its length, or None if their forms differ."""

@@ -24,17 +24,7 @@ from collections.abc import Iterator, Mapping
 
 from isamap.ir import Index, Kernel
 from isamap.ir.index import bounds
-from isamap.lower.program import (
-    Buffer,
-    Fill,
-    For,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    Parallel,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import children
 from isamap.machine import Machine, private_memories
 from isamap.machine.timings import LINE_BYTES
@@ -66,7 +56,7 @@ class _Body:
     is_parallel: bool = False
 
 
-def lifetimes(program: LoweredProgram, machine: Machine) -> dict[str, Life]:
+def lifetimes(program: lir.LoweredProgram, machine: Machine) -> dict[str, Life]:
     """Return the life of each buffer that the program uses, by name."""
     arrays = {o.name for o in program.kernel.operands if o.role == "temp"} - _written_anew(program.kernel)
     names = {b.name for b in program.buffers}
@@ -139,7 +129,7 @@ class _Clock:
 
 
 def _number(
-    nodes: tuple[Node, ...], machine: Machine, names: set[str], clock: _Clock, *, is_loop: bool
+    nodes: tuple[lir.Node, ...], machine: Machine, names: set[str], clock: _Clock, *, is_loop: bool
 ) -> _Body:
     start = clock.now
     children = tuple(_child(node, machine, names, clock) for node in nodes)
@@ -150,27 +140,31 @@ def _number(
     return _Body(start, clock.now, children, uses, is_loop)
 
 
-def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Body:
-    if isinstance(node, Issue | Fill):
+def _child(node: lir.Node, machine: Machine, names: set[str], clock: _Clock) -> _Body:
+    if isinstance(node, lir.Issue | lir.Fill):
         time = clock.tick()
         uses = {n: _Use(time, w) for n, w in _accessed_buffers(node, machine) if n in names}
         return _Body(time, time + 1, (), uses)
     body = _number(
-        children(node), machine, names, clock, is_loop=isinstance(node, For | WorkSlice | Parallel)
+        children(node),
+        machine,
+        names,
+        clock,
+        is_loop=isinstance(node, lir.For | lir.WorkSlice | lir.Parallel),
     )
-    return replace(body, is_parallel=isinstance(node, Parallel))
+    return replace(body, is_parallel=isinstance(node, lir.Parallel))
 
 
-def _accessed_buffers(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:
+def _accessed_buffers(node: lir.Issue | lir.Fill, machine: Machine) -> Iterator[tuple[str, bool]]:
     """Yield the buffers that a leaf accesses. If a leaf reads and writes a buffer, the read comes last."""
-    if isinstance(node, Fill):
+    if isinstance(node, lir.Fill):
         yield node.buffer, True
         return
     instruction = machine.instructions[node.instruction].instruction
     refs = [
         (ref.buffer, instruction.operand(name).role == "out")
         for name, ref in node.operands
-        if isinstance(ref, MemoryRef)
+        if isinstance(ref, lir.MemoryRef)
     ]
     yield from sorted(refs, key=lambda ref: not ref[1])
 
@@ -178,18 +172,18 @@ def _accessed_buffers(node: Issue | Fill, machine: Machine) -> Iterator[tuple[st
 ALIGNMENT_BYTES = LINE_BYTES
 
 
-def exact_bytes(buffer: Buffer) -> int | None:
+def exact_bytes(buffer: lir.Buffer) -> int | None:
     """Return the bytes of a buffer's elements, or None if they are known only at run time."""
     return (buffer.elements * buffer.dtype.size_bytes).value
 
 
-def padded_bytes(buffer: Buffer) -> int | None:
+def padded_bytes(buffer: lir.Buffer) -> int | None:
     """Return the bytes of a buffer in whole cache lines, or None if they are known only at run time."""
     size = exact_bytes(buffer)
     return None if size is None else -(-max(1, size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def workspace_buffers(program: LoweredProgram, machine: Machine) -> tuple[Placed, ...]:
+def workspace_buffers(program: lir.LoweredProgram, machine: Machine) -> tuple[Placed, ...]:
     """Return the buffers of known size with their lifetimes."""
     lives = lifetimes(program, machine)
     found: list[Placed] = []
@@ -201,7 +195,7 @@ def workspace_buffers(program: LoweredProgram, machine: Machine) -> tuple[Placed
     return tuple(found)
 
 
-def scratch_buffers(program: LoweredProgram, machine: Machine, memory: str) -> tuple[Placed, ...]:
+def scratch_buffers(program: lir.LoweredProgram, machine: Machine, memory: str) -> tuple[Placed, ...]:
     """Return the buffers in a scratchpad with their lifetimes. Their sizes are known."""
     lives = lifetimes(program, machine)
     return tuple(
@@ -212,8 +206,8 @@ def scratch_buffers(program: LoweredProgram, machine: Machine, memory: str) -> t
 
 
 def place_buffers(
-    program: LoweredProgram, buffers: tuple[Placed, ...], offsets: Mapping[str, int]
-) -> LoweredProgram:
+    program: lir.LoweredProgram, buffers: tuple[Placed, ...], offsets: Mapping[str, int]
+) -> lir.LoweredProgram:
     """Return the program with offsets and lifetimes for those buffers."""
     lives = {b.name: (b.start, b.end) for b in buffers}
     return replace(
@@ -225,7 +219,7 @@ def place_buffers(
     )
 
 
-def shared_names(program: LoweredProgram) -> frozenset[str]:
+def shared_names(program: lir.LoweredProgram) -> frozenset[str]:
     """Return the buffers that share bytes with another one."""
     found: set[str] = set()
     placed = [
@@ -240,7 +234,7 @@ def shared_names(program: LoweredProgram) -> frozenset[str]:
     return frozenset(found)
 
 
-def fixed_bytes(program: LoweredProgram) -> int:
+def fixed_bytes(program: lir.LoweredProgram) -> int:
     """Return the size of the workspace's buffers that have offsets. Units: bytes."""
     return max(
         (b.offset + (padded_bytes(b) or 0) for b in program.buffers if b.offset is not None and not b.memory),
@@ -248,7 +242,7 @@ def fixed_bytes(program: LoweredProgram) -> int:
     )
 
 
-def most_bytes(program: LoweredProgram) -> int:
+def most_bytes(program: lir.LoweredProgram) -> int:
     """Return the largest number of bytes that the workspace needs for any allowed sizes."""
     ranges = {name: (low, high) for name, low, high in program.symbols}
     unplaced = (b.elements * b.dtype.size_bytes for b in program.buffers if b.offset is None)
@@ -256,7 +250,7 @@ def most_bytes(program: LoweredProgram) -> int:
     return fixed_bytes(program) + ALIGNMENT_BYTES * sum(lines)
 
 
-def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:
+def scratch_regions(program: lir.LoweredProgram) -> dict[str, tuple[int, int]]:
     """Return the place of each scratchpad in a model, after the workspace's buffers, and its bytes in use."""
     at = fixed_bytes(program)
     found: dict[str, tuple[int, int]] = {}
@@ -268,13 +262,13 @@ def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:
     return found
 
 
-def place_of(program: LoweredProgram, buffer: Buffer) -> int | None:
+def place_of(program: lir.LoweredProgram, buffer: lir.Buffer) -> int | None:
     """Return the start of a buffer in the caller's workspace, or None if it is known only at run time."""
     if buffer.offset is None:
         return None
     return buffer.offset + (scratch_regions(program)[buffer.memory][0] if buffer.memory else 0)
 
 
-def placed_bytes(program: LoweredProgram) -> int:
+def placed_bytes(program: lir.LoweredProgram) -> int:
     """Return the size of all buffers that have places. Units: bytes."""
     return fixed_bytes(program) + sum(size for _, size in scratch_regions(program).values())

@@ -6,19 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from isamap.ir import Const, Expr, Index, substitute_expr
-from isamap.lower.program import (
-    Argument,
-    Condition,
-    Declare,
-    If,
-    Issue,
-    MemoryRef,
-    Names,
-    Node,
-    OperandRef,
-    RegisterRef,
-    Value,
-)
+from isamap.lower import program as lir
 from isamap.match import Location, OperandMove, Present
 from isamap.source.records import dataclass, field, replace
 
@@ -30,11 +18,13 @@ Emitted = TypeVar("Emitted")
 class Emitter:
     """A collector of the nodes of straight-line code."""
 
-    names: Names
-    nodes: list[Node] = field(default_factory=list[Node])
-    known: dict[OperandMove, Value] = field(default_factory=dict[OperandMove, Value])
+    names: lir.Names
+    nodes: list[lir.Node] = field(default_factory=list[lir.Node])
+    known: dict[OperandMove, lir.Value] = field(default_factory=dict[OperandMove, lir.Value])
 
-    def value(self, load: OperandMove | Present, bindings: Bindings, leaf: Value | None = None) -> Value:
+    def value(
+        self, load: OperandMove | Present, bindings: Bindings, leaf: lir.Value | None = None
+    ) -> lir.Value:
         """Return the register that an operand load fills here. The load is issued unless the value is present."""
         if isinstance(load, Present):
             assert leaf is not None, "a leaf stands for a register that the caller holds"
@@ -44,49 +34,51 @@ class Emitter:
         if placed in self.known and shared:
             return self.known[placed]
         operands = self._operands(placed, bindings, leaf)
-        value = Value(self.names.fresh("v"), placed.memory, placed.dtype, placed.shape, placed.registers)
-        self.nodes.append(Declare((value,)))
-        ordered = (*operands, (placed.output, RegisterRef(value.name)))
-        self.nodes.append(Issue(placed.instruction, ordered, arguments(placed)))
+        value = lir.Value(self.names.fresh("v"), placed.memory, placed.dtype, placed.shape, placed.registers)
+        self.nodes.append(lir.Declare((value,)))
+        ordered = (*operands, (placed.output, lir.RegisterRef(value.name)))
+        self.nodes.append(lir.Issue(placed.instruction, ordered, arguments(placed)))
         if shared:
             self.known[placed] = value
         return value
 
-    def reference(self, found: OperandMove | Present | Location, bindings: Bindings) -> OperandRef:
+    def reference(self, found: OperandMove | Present | Location, bindings: Bindings) -> lir.OperandRef:
         """Return the operand of an issue: the register that a chain fills here, or the place in memory."""
         if isinstance(found, Location):
             place = _bind_location(found, bindings)
-            return MemoryRef(place.buffer, place.offset, place.strides)
-        return RegisterRef(self.value(found, bindings).name)
+            return lir.MemoryRef(place.buffer, place.offset, place.strides)
+        return lir.RegisterRef(self.value(found, bindings).name)
 
-    def where(self, conditions: tuple[Condition, ...], emit: Callable[[], Emitted]) -> Emitted:
+    def where(self, conditions: tuple[lir.Condition, ...], emit: Callable[[], Emitted]) -> Emitted:
         """Return the result of `emit`, whose issues are executed only where all conditions hold."""
         first = len(self.nodes)
         made = emit()
         own = self.nodes[first:]
-        if conditions and any(not isinstance(node, Declare) for node in own):
-            declared = [node for node in own if isinstance(node, Declare)]
-            issues = tuple(node for node in own if not isinstance(node, Declare))
-            self.nodes[first:] = [*declared, If(conditions, issues)]
+        if conditions and any(not isinstance(node, lir.Declare) for node in own):
+            declared = [node for node in own if isinstance(node, lir.Declare)]
+            issues = tuple(node for node in own if not isinstance(node, lir.Declare))
+            self.nodes[first:] = [*declared, lir.If(conditions, issues)]
         return made
 
-    def deliver(self, load: OperandMove, bindings: Bindings, leaf: Value | None = None) -> None:
+    def deliver(self, load: OperandMove, bindings: Bindings, leaf: lir.Value | None = None) -> None:
         """Issue an operand store, which writes a value to memory."""
         placed = bind_load(load, bindings)
         assert placed.target is not None
-        target = MemoryRef(placed.target.buffer, placed.target.offset, placed.target.strides)
+        target = lir.MemoryRef(placed.target.buffer, placed.target.offset, placed.target.strides)
         operands = self._operands(placed, bindings, leaf)
-        self.nodes.append(Issue(placed.instruction, (*operands, (placed.output, target)), arguments(placed)))
+        self.nodes.append(
+            lir.Issue(placed.instruction, (*operands, (placed.output, target)), arguments(placed))
+        )
 
     def _operands(
-        self, placed: OperandMove, bindings: Bindings, leaf: Value | None
-    ) -> tuple[tuple[str, OperandRef], ...]:
-        found: list[tuple[str, OperandRef]] = []
+        self, placed: OperandMove, bindings: Bindings, leaf: lir.Value | None
+    ) -> tuple[tuple[str, lir.OperandRef], ...]:
+        found: list[tuple[str, lir.OperandRef]] = []
         for name, source in placed.inputs:
             if isinstance(source, Location):
-                found.append((name, MemoryRef(source.buffer, source.offset, source.strides)))
+                found.append((name, lir.MemoryRef(source.buffer, source.offset, source.strides)))
             else:
-                found.append((name, RegisterRef(self.value(source, bindings, leaf).name)))
+                found.append((name, lir.RegisterRef(self.value(source, bindings, leaf).name)))
         return tuple(found)
 
 
@@ -113,7 +105,7 @@ def bind_load(load: OperandMove, bindings: Bindings) -> OperandMove:
     return replace(load, inputs=tuple(inputs), params=params, target=target)
 
 
-def arguments(load: OperandMove) -> tuple[tuple[str, Argument], ...]:
+def arguments(load: OperandMove) -> tuple[tuple[str, lir.Argument], ...]:
     """Return the parameters of an issue. Known values are numbers."""
     return tuple((n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in load.params)
 

@@ -19,24 +19,12 @@ from math import lcm
 from isamap.formulate.finished_sums import Finish
 from isamap.ir import Index, index_max, index_min, product
 from isamap.ir.index import ZERO
+from isamap.lower import program as lir
 from isamap.lower import steps
 from isamap.lower.copies import copy_loops
 from isamap.lower.finish import copied_in, copy_back
 from isamap.lower.nest_scope import Build, Nest, NestScope, Nodes
 from isamap.lower.place import Place, is_multiple
-from isamap.lower.program import (
-    Block,
-    Buffer,
-    Condition,
-    Fill,
-    For,
-    If,
-    Issue,
-    Names,
-    Node,
-    Parallel,
-    RegisterRef,
-)
 from isamap.lower.staging import Staged, stage_at
 from isamap.lower.walk import children, names_in, rename_in, shift_accesses, walk, with_children
 from isamap.machine import Machine, line_bytes, private_memories, team_level
@@ -97,7 +85,7 @@ def parallel_nest(nest: Nest, step: steps.ThreadLoops, scope: NestScope, inside:
     return (*nodes, *sums.joined(), *sums.written_back(place))
 
 
-def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> ParallelLoops:
+def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: lir.Names) -> ParallelLoops:
     """Return the parallel loops of a nest, with a new variable for each."""
     trips = tuple(tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in loops)
     sums = frozenset(axis.name for axis in tile.axes if axis.is_reduction)
@@ -125,10 +113,10 @@ def in_parts(
     counter = Index.of(parts.variables[number])
     if is_multiple(extent, step):
         return enter(Index.of(step), counter)
-    full: Condition = (counter * step + step, "<=", extent)
-    last: Condition = (extent, "<", counter * step + step)
+    full: lir.Condition = (counter * step + step, "<=", extent)
+    last: lir.Condition = (extent, "<", counter * step + step)
     rest = Index.of(extent.value % step) if extent.value is not None else extent - counter * step
-    return (If((full,), enter(Index.of(step), counter)), If((last,), enter(rest, counter)))
+    return (lir.If((full,), enter(Index.of(step), counter)), lir.If((last,), enter(rest, counter)))
 
 
 def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Place) -> Nodes:
@@ -153,8 +141,8 @@ def regions(body: Nodes, counters: Counters, nest: Nest, claimed: int, place: Pl
         names.buffers[number] = replace(buffer, elements=stride * count, why=f"{buffer.why}, per part")
     body = shift_accesses(body, moves)
     if (level := team_level(machine)) is not None and team:
-        body = (Parallel(team, _by_first(body, team), level=level.name),)
-    return (Parallel(counters, body),) if counters else body
+        body = (lir.Parallel(team, _by_first(body, team), level=level.name),)
+    return (lir.Parallel(counters, body),) if counters else body
 
 
 def _share_addresses(body: Nodes, nest: Nest, claimed: int) -> Nodes:
@@ -163,7 +151,7 @@ def _share_addresses(body: Nodes, nest: Nest, claimed: int) -> Nodes:
     A block runs them one after the other, and the schedule gives their buffers the same address.
     """
     private = private_memories(nest.search.machine)
-    kept: dict[object, Buffer] = {}
+    kept: dict[object, lir.Buffer] = {}
     renamed: dict[str, str] = {}
     for buffer in nest.names.buffers[claimed:]:
         shared = buffer.memory in private and buffer.offset is not None
@@ -175,7 +163,7 @@ def _share_addresses(body: Nodes, nest: Nest, claimed: int) -> Nodes:
     return shift_accesses(body, {}, renamed)
 
 
-def team_of(nest: NestSchedule, machine: Machine, names: Names) -> dict[int, tuple[Index, int]]:
+def team_of(nest: NestSchedule, machine: Machine, names: lir.Names) -> dict[int, tuple[Index, int]]:
     """Return, by number, the loops over the tiles of a level's instances: the instance, and their count."""
     level = team_level(machine)
     bound = () if level is None else bound_axes(nest, level.name)
@@ -186,27 +174,29 @@ def team_of(nest: NestSchedule, machine: Machine, names: Names) -> dict[int, tup
 def _by_first(nodes: Nodes, team: Counters) -> Nodes:
     """Return the nodes, with copies that are equal for all instances performed by the first instance."""
     counters = {counter for counter, _ in team}
-    issues = [node for node in walk(nodes) if isinstance(node, Issue)]
+    issues = [node for node in walk(nodes) if isinstance(node, lir.Issue)]
     own = {value for issue in issues if counters & names_in(issue) for value in _values(issue)}
     while more := {v for issue in issues if own & _values(issue) for v in _values(issue)} - own:
         own |= more
-    first: tuple[Condition, ...] = tuple((Index.of(counter), "==", ZERO) for counter, _ in team)
+    first: tuple[lir.Condition, ...] = tuple((Index.of(counter), "==", ZERO) for counter, _ in team)
 
-    def alone(node: Node) -> bool:
-        return isinstance(node, Issue) and bool(_values(node)) and not own & _values(node)
+    def alone(node: lir.Node) -> bool:
+        return isinstance(node, lir.Issue) and bool(_values(node)) and not own & _values(node)
 
     def inside(some: Nodes) -> Nodes:
-        found: list[Node] = []
+        found: list[lir.Node] = []
         for is_alone, group in groupby(some, alone):
             run = tuple(group)
-            found += [If(first, run)] if is_alone else (with_children(n, inside(children(n))) for n in run)
+            found += (
+                [lir.If(first, run)] if is_alone else (with_children(n, inside(children(n))) for n in run)
+            )
         return tuple(found)
 
     return inside(nodes)
 
 
-def _values(issue: Issue) -> frozenset[str]:
-    return frozenset(ref.value for _, ref in issue.operands if isinstance(ref, RegisterRef))
+def _values(issue: lir.Issue) -> frozenset[str]:
+    return frozenset(ref.value for _, ref in issue.operands if isinstance(ref, lir.RegisterRef))
 
 
 def part_number(counters: Counters) -> Index:
@@ -232,20 +222,20 @@ def part_count(tile: Tile, schedule: NestSchedule) -> Index:
     return product([tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in dealt_loops])
 
 
-def distribute_loops(nodes: Nodes, count: Index, names: Names) -> Nodes:
+def distribute_loops(nodes: Nodes, count: Index, names: lir.Names) -> Nodes:
     """Return nodes whose outermost loops are divided into `count` parts with independent iterations."""
-    if count.value == 1 or not all(isinstance(node, For) for node in nodes):
+    if count.value == 1 or not all(isinstance(node, lir.For) for node in nodes):
         return nodes
-    return tuple(_dealt(node, count, names) for node in nodes if isinstance(node, For))
+    return tuple(_dealt(node, count, names) for node in nodes if isinstance(node, lir.For))
 
 
-def _dealt(loop: For, count: Index, names: Names) -> Parallel:
+def _dealt(loop: lir.For, count: Index, names: lir.Names) -> lir.Parallel:
     share = loop.trips.ceildiv(count)
     chunk, iteration = names.fresh("part"), names.fresh(loop.variable)
     first = Index.of(chunk) * share
     body = rename_in(loop.body, {loop.variable: first + Index.of(iteration)})
     iterations = index_min(share, loop.trips - first)
-    return Parallel(((chunk, loop.trips.ceildiv(share)),), (For(iteration, iterations, body),))
+    return lir.Parallel(((chunk, loop.trips.ceildiv(share)),), (lir.For(iteration, iterations, body),))
 
 
 # --- sums in parts ----------------------------------------------------------------------------------------
@@ -266,7 +256,7 @@ class SplitSum:
     op: str
     finish: Finish
     search: MoveSearch
-    names: Names
+    names: lir.Names
 
     def first_contents(self, here: Place) -> Nodes:
         """Return the initial value of a part of a sum: the old value for the first part, zero for the others."""
@@ -276,8 +266,8 @@ class SplitSum:
             return copied  # the largest of twice the same is the same
         number = part_number(self.parts.inner)
         return (
-            If(((number, "==", ZERO),), (Block(f"stage {self.staged.operand.name}", copied),)),
-            If(((ZERO, "<", number),), (Fill(self.staged.buffer, ZERO, self.stride),)),
+            lir.If(((number, "==", ZERO),), (lir.Block(f"stage {self.staged.operand.name}", copied),)),
+            lir.If(((ZERO, "<", number),), (lir.Fill(self.staged.buffer, ZERO, self.stride),)),
         )
 
     def joined(self) -> Nodes:
@@ -290,9 +280,11 @@ class SplitSum:
         there = here + (Index.of(other) + 1) * self.stride
         copy = joining(self.staged.operand, self.staged.buffer, self.op, here, there)
         body = copy_loops(copy, {COUNTER: Index.of(BLOCK)}, self.search, self.names)
-        over = For(block, index_min(share, blocks - Index.of(chunk) * share), (For(other, count - 1, body),))
+        over = lir.For(
+            block, index_min(share, blocks - Index.of(chunk) * share), (lir.For(other, count - 1, body),)
+        )
         counters = (*self.parts.outer, (chunk, count))
-        return (Parallel(counters, (Block(f"join {self.staged.operand.name}", (over,)),)),)
+        return (lir.Parallel(counters, (lir.Block(f"join {self.staged.operand.name}", (over,)),)),)
 
     def written_back(self, place: Place) -> Nodes:
         """Return the nodes that write the first copies back to their target."""
@@ -306,8 +298,8 @@ class SplitSum:
         if not self.parts.outer:
             nodes = distribute_loops(nodes, product([n for _, n in self.parts.inner]), self.names)
         else:
-            nodes = (Parallel(self.parts.outer, nodes),)
-        return (Block(f"write {self.staged.operand.name} back", nodes),)
+            nodes = (lir.Parallel(self.parts.outer, nodes),)
+        return (lir.Block(f"write {self.staged.operand.name} back", nodes),)
 
     def _first_copy(self) -> Index:
         """Return the start of the first accumulator copy for a part of the output."""

@@ -15,18 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from isamap.ir import Index, Instruction
 from isamap.ir.nodes import StateRef
-from isamap.lower.program import (
-    Block,
-    Declare,
-    For,
-    If,
-    Issue,
-    MemoryRef,
-    Node,
-    Parallel,
-    RegisterRef,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import walk
 from isamap.machine import Machine
 from isamap.source import Infeasible, dataclass, replace
@@ -35,11 +24,11 @@ Field = tuple[str, str, int | None]
 Known = Mapping[Field, Index]
 
 
-def with_settings(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
+def with_settings(nodes: tuple[lir.Node, ...], machine: Machine) -> tuple[lir.Node, ...]:
     """Return the nodes with the instructions that set the required fields. Raises: Infeasible if none sets one."""
     setters = [m.instruction for m in machine.instructions.values() if m.instruction.settings]
     free = tuple(i for i in setters if not i.operands)
-    declared = (node for node in walk(nodes) if isinstance(node, Declare))
+    declared = (node for node in walk(nodes) if isinstance(node, lir.Declare))
     registers = {value.name: value.register for node in declared for value in node.values}
     return _Pass(machine, free, registers).block(nodes, {})[0] if free else nodes
 
@@ -52,35 +41,39 @@ class _Pass:
     setters: Sequence[Instruction]
     registers: Mapping[str, int | None]
 
-    def block(self, nodes: tuple[Node, ...], known: Known) -> tuple[tuple[Node, ...], Known]:
-        found: list[Node] = []
+    def block(self, nodes: tuple[lir.Node, ...], known: Known) -> tuple[tuple[lir.Node, ...], Known]:
+        found: list[lir.Node] = []
         for node in nodes:
             made, known = self.node(node, known)
             found += made
         return tuple(found), known
 
-    def node(self, node: Node, known: Known) -> tuple[tuple[Node, ...], Known]:
+    def node(self, node: lir.Node, known: Known) -> tuple[tuple[lir.Node, ...], Known]:
         match node:
-            case Issue():
+            case lir.Issue():
                 before, known = self.setting(self.required(node), known)
                 return (*before, node), known
-            case Block(_, body):
+            case lir.Block(_, body):
                 inner, known = self.block(body, known)
                 return (replace(node, body=inner),), known
-            case For(variable, _, body):
+            case lir.For(variable, _, body):
                 before, known = self.setting(self.required_throughout(body, variable), known)
                 inner, known = self.loop(body, known, variable)
                 return (*before, replace(node, body=inner)), known
-            case If(_, body) | WorkSlice(body=body):
+            case lir.If(_, body) | lir.WorkSlice(body=body):
                 inner, end = self.block(body, known)
                 return (replace(node, body=inner),), _agreed_settings(known, end)
-            case Parallel(_, body):  # a state belongs to a thread, and which thread does what is not known
+            case lir.Parallel(
+                _, body
+            ):  # a state belongs to a thread, and which thread does what is not known
                 inner, _ = self.block(body, {})
                 return (replace(node, body=inner),), {}
             case _:
                 return (node,), known
 
-    def loop(self, body: tuple[Node, ...], known: Known, variable: str) -> tuple[tuple[Node, ...], Known]:
+    def loop(
+        self, body: tuple[lir.Node, ...], known: Known, variable: str
+    ) -> tuple[tuple[lir.Node, ...], Known]:
         """Return the body of a loop. Fields that are known before it and unchanged in it are known at its start."""
         while True:
             inner, end = self.block(body, known)
@@ -89,16 +82,16 @@ class _Pass:
                 return inner, kept
             known = kept
 
-    def setting(self, required: Mapping[Field, Index], known: Known) -> tuple[tuple[Node, ...], Known]:
+    def setting(self, required: Mapping[Field, Index], known: Known) -> tuple[tuple[lir.Node, ...], Known]:
         """Return the instructions that set fields to these values, and all values that are known after them."""
-        before: list[Node] = []
+        before: list[lir.Node] = []
         for name, value in required.items():
             if known.get(name) == value:
                 continue
             for setter in self.setters:
                 params = _params(setter, name, required, known)
                 if params is not None:
-                    before.append(Issue(setter.name, (), tuple(params.items())))
+                    before.append(lir.Issue(setter.name, (), tuple(params.items())))
                     known = {**known, **_values(setter, params)}
                     break
         unset = next((name for name, value in required.items() if known.get(name) != value), None)
@@ -111,18 +104,18 @@ class _Pass:
             raise Infeasible.of("state-not-set", said)
         return tuple(before), known
 
-    def required_throughout(self, body: tuple[Node, ...], variable: str) -> dict[Field, Index]:
+    def required_throughout(self, body: tuple[lir.Node, ...], variable: str) -> dict[Field, Index]:
         """Return the field values that all issues in a loop require in each iteration."""
         found: dict[Field, set[Index]] = {}
         inside = {variable}
         for node in walk(body):
             match node:
-                case Issue():
+                case lir.Issue():
                     for name, value in self.required(node).items():
                         found.setdefault(name, set()).add(value)
-                case For(counter):
+                case lir.For(counter):
                     inside.add(counter)
-                case Parallel(counters):
+                case lir.Parallel(counters):
                     inside |= {counter for counter, _ in counters}
                 case _:
                     pass
@@ -130,21 +123,21 @@ class _Pass:
             n: v for n, values in found.items() if len(values) == 1 for v in values if not v.symbols & inside
         }
 
-    def required(self, issue: Issue) -> dict[Field, Index]:
+    def required(self, issue: lir.Issue) -> dict[Field, Index]:
         """Return the values that an issue requires of fields that are set individually."""
         item = self.machine.instructions[issue.instruction].instruction
         settable = {(s.field.state, s.field.field) for setter in self.setters for s in setter.settings}
         bound: dict[str, Index | int] = {n: v for n, v in issue.params if isinstance(v, int | Index)}
         operands = dict(issue.operands)
         for name, ref in operands.items():
-            if isinstance(ref, MemoryRef):
+            if isinstance(ref, lir.MemoryRef):
                 bound |= {f"stride({name},{axis})": stride for axis, stride in enumerate(ref.strides)}
         found: dict[Field, Index] = {}
         for require in item.requires:
             ref = require.field
             if (ref.state, ref.field) in settable:
                 register = operands.get(ref.index) if isinstance(ref.index, str) else None
-                index = self.registers[register.value] if isinstance(register, RegisterRef) else ref.index
+                index = self.registers[register.value] if isinstance(register, lir.RegisterRef) else ref.index
                 assert not isinstance(index, str), "a field is indexed by a register that has a number"
                 found[(ref.state, ref.field, index)] = require.value.substitute(bound)
         return found

@@ -21,26 +21,7 @@ from numpy.typing import NDArray
 from isamap.ir import Call, Cast, Env, Expr, Index, Instruction, Operand, Read, evaluate_expr
 from isamap.ir.evaluate import box_points, evaluate_index
 from isamap.ir.index import ONE
-from isamap.lower.program import (
-    Barrier,
-    Begin,
-    Block,
-    Buffer,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    Parallel,
-    ProductGroup,
-    Tensor,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.work_slices import slice_code
 from isamap.machine import Machine
 from isamap.source.records import dataclass
@@ -62,7 +43,7 @@ MOST_POINTS = 1 << 15  # of a body; with more, loops are performed in their firs
 
 
 def check_touched(
-    program: LoweredProgram,
+    program: lir.LoweredProgram,
     machine: Machine,
     sizes: Iterable[Mapping[str, int]] = ({},),
     *,
@@ -89,7 +70,7 @@ def check_touched(
     return tuple(found)
 
 
-def _promised_facts(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
+def _promised_facts(program: lir.LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
     """Yield the facts that callers promise, with `A.s0` for strides that kernels call `stride(A,0)`."""
     yield from program.checks
     named = {f"stride({t.name},{n})": s for t in program.tensors for n, s in enumerate(t.strides)}
@@ -99,7 +80,7 @@ def _promised_facts(program: LoweredProgram) -> Iterator[tuple[Index, str, Index
             yield left, where.comparison, right
 
 
-def _choose_sizes(program: LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
+def _choose_sizes(program: lir.LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
     """Return numbers for sizes, for strides with a gap after each row, and for `_stride` and `_extent`."""
     env = dict(sizes)
     for item in (*program.tensors, *program.buffers):
@@ -123,17 +104,17 @@ def _extent(array: str, axis: int) -> str:
     return f"{array} extent {axis}"
 
 
-def _shape_of(item: Tensor | Buffer) -> tuple[Index, ...]:
+def _shape_of(item: lir.Tensor | lir.Buffer) -> tuple[Index, ...]:
     """Return the extents of an array in elements. Those of a packed tensor leave out its header."""
-    if isinstance(item, Buffer):
+    if isinstance(item, lir.Buffer):
         return (item.elements,)
     if item.header is None:
         return item.shape
     return (item.shape[0] - item.header.size_bytes // item.dtype.size_bytes,)
 
 
-def _strides_of(item: Tensor | Buffer) -> tuple[Index, ...]:
-    return (ONE,) if isinstance(item, Buffer) else item.strides
+def _strides_of(item: lir.Tensor | lir.Buffer) -> tuple[Index, ...]:
+    return (ONE,) if isinstance(item, lir.Buffer) else item.strides
 
 
 # --- performed on numbers ---------------------------------------------------------------------------------
@@ -169,37 +150,44 @@ class _Points:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    program: LoweredProgram
+    program: lir.LoweredProgram
     machine: Machine
     every_iteration: bool
     found: dict[str, None]
 
-    def nodes(self, nodes: tuple[Node, ...], points: _Points) -> None:
+    def nodes(self, nodes: tuple[lir.Node, ...], points: _Points) -> None:
         """Record the accesses of nodes that run at all points."""
         if not points.count:
             return
         for node in nodes:
             match node:
-                case Issue():
+                case lir.Issue():
                     self.issue(node, points)
-                case Fill(buffer, offset, elements):
+                case lir.Fill(buffer, offset, elements):
                     first = points.where([points.at(elements) > 0])
                     ends = np.stack([first.at(offset), first.at(offset + elements - 1)])
                     self.judge(f"zeros are written to {buffer}", buffer, ends, first)
-                case For(variable, trips, body):
+                case lir.For(variable, trips, body):
                     self.nodes(body, self.iterate(points, variable, trips))
-                case Parallel(counters, body):
+                case lir.Parallel(counters, body):
                     inside = points
                     for variable, trips in counters:
                         inside = self.iterate(inside, variable, trips)
                     self.nodes(body, inside)
-                case If(conditions, body):
+                case lir.If(conditions, body):
                     self.nodes(body, points.where([points.holds(c) for c in conditions]))
-                case Block(_, body):
+                case lir.Block(_, body):
                     self.nodes(body, points)
-                case WorkSlice():
+                case lir.WorkSlice():
                     self.nodes(slice_code(node), points)
-                case Configure() | Hint() | Barrier() | ProductGroup() | Declare() | Begin():
+                case (
+                    lir.Configure()
+                    | lir.Hint()
+                    | lir.Barrier()
+                    | lir.ProductGroup()
+                    | lir.Declare()
+                    | lir.Begin()
+                ):
                     pass  # a hint may name any place
                 case _:
                     assert_never(node)
@@ -217,9 +205,9 @@ class _Walk:
         inside.env[variable] = iterations
         return inside
 
-    def issue(self, node: Issue, points: _Points) -> None:
+    def issue(self, node: lir.Issue, points: _Points) -> None:
         """Record the accesses of an issue for every value of its parameters."""
-        if not any(isinstance(ref, MemoryRef) for _, ref in node.operands):
+        if not any(isinstance(ref, lir.MemoryRef) for _, ref in node.operands):
             return
         numbers = {n: Index.of(v).value for n, v in node.params if isinstance(v, int | Index)}
         open_ = {n: points.at(v) for n, v in node.params if isinstance(v, Index) and v.value is None}
@@ -231,13 +219,13 @@ class _Walk:
             chosen = numbers | dict(zip(open_, given, strict=True))
             self.operands(node, tuple((n, v) for n, v in chosen.items() if v is not None), here)
 
-    def operands(self, node: Issue, params: tuple[tuple[str, int], ...], points: _Points) -> None:
+    def operands(self, node: lir.Issue, params: tuple[tuple[str, int], ...], points: _Points) -> None:
         """Record the accesses of an issue's operands in memory."""
         instruction = self.machine.instructions[node.instruction].instruction
         touched = dict(touched_elements(instruction, params))
         items = {i.name: i.dtype.size_bytes for i in (*self.program.tensors, *self.program.buffers)}
         for name, ref in node.operands:
-            if not isinstance(ref, MemoryRef) or not touched.get(name):
+            if not isinstance(ref, lir.MemoryRef) or not touched.get(name):
                 continue
             operand, size = instruction.operand(name), items[ref.buffer]
             start = points.at(ref.offset) * size
@@ -270,7 +258,11 @@ class _Walk:
 
 
 def _steps(
-    operand: Operand, ref: MemoryRef, params: tuple[tuple[str, int], ...], item_bytes: int, points: _Points
+    operand: Operand,
+    ref: lir.MemoryRef,
+    params: tuple[tuple[str, int], ...],
+    item_bytes: int,
+    points: _Points,
 ) -> list[int | Array]:
     """Return the strides of an operand along its axes: its own, or those that the issue gives."""
     numbers = dict(params)

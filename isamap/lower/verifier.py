@@ -14,31 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import assert_never
 
 from isamap.ir import Const, Expr, Index, Instruction
-from isamap.lower.program import (
-    Argument,
-    Barrier,
-    Begin,
-    Block,
-    Buffer,
-    Condition,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    OperandRef,
-    Parallel,
-    ProductGroup,
-    RegisterRef,
-    Tensor,
-    Value,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, ThreadLoops, Tree, Unroll
 from isamap.machine import Machine
 from isamap.plan.schedule import Stage
@@ -48,7 +24,7 @@ from isamap.transform import reads, symbols
 Said = Iterator[str]
 
 
-def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
+def check_program(program: lir.LoweredProgram, machine: Machine) -> tuple[str, ...]:
     """Return a sentence for each structural error of a program, or ()."""
     return tuple(_program(program, machine))
 
@@ -59,13 +35,13 @@ class _Around:
 
     machine: Machine
     symbols: frozenset[str]
-    arrays: Mapping[str, Tensor | Buffer]
-    values: Mapping[str, Value]
+    arrays: Mapping[str, lir.Tensor | lir.Buffer]
+    values: Mapping[str, lir.Value]
     begun: Set[str] = frozenset()
     in_parallel: bool = False
 
 
-def _program(program: LoweredProgram, machine: Machine) -> Said:
+def _program(program: lir.LoweredProgram, machine: Machine) -> Said:
     if program.machine != machine.name:
         yield f"the program is for {program.machine}, not for {machine.name}"
     arrays = [*program.tensors, *program.buffers]
@@ -84,13 +60,13 @@ def _program(program: LoweredProgram, machine: Machine) -> Said:
         yield from (f"{pack.name}: {said}" for said in _program(pack, machine))
 
 
-def _array(array: Tensor | Buffer, sizes: frozenset[str], machine: Machine) -> Said:
-    shape = array.shape if isinstance(array, Tensor) else (array.elements,)
+def _array(array: lir.Tensor | lir.Buffer, sizes: frozenset[str], machine: Machine) -> Said:
+    shape = array.shape if isinstance(array, lir.Tensor) else (array.elements,)
     for extent in shape:
         if extent.value is not None and extent.value < 1:
             yield f"{array.name} has {extent} elements along an axis"
         yield from _unknown(extent, sizes, f"the size of {array.name}")
-    if isinstance(array, Tensor):
+    if isinstance(array, lir.Tensor):
         if len(array.strides) != len(array.shape):
             yield f"{array.name} has {len(array.shape)} axes and {len(array.strides)} strides"
         return
@@ -105,53 +81,53 @@ def _array(array: Tensor | Buffer, sizes: frozenset[str], machine: Machine) -> S
 # --- nodes ------------------------------------------------------------------------------------------------
 
 
-def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
+def _nodes(nodes: Iterable[lir.Node], around: _Around) -> Said:
     """Yield the errors in nodes. Each node sees the values that the previous ones declare."""
     values, begun = dict(around.values), set(around.begun)
     here = _Around(around.machine, around.symbols, around.arrays, values, begun, around.in_parallel)
     for node in nodes:
         match node:
-            case Issue():
+            case lir.Issue():
                 yield from _issue(node, here)
-            case Configure():
+            case lir.Configure():
                 yield from _configure(node, here)
-            case Fill(buffer, offset, elements):
+            case lir.Fill(buffer, offset, elements):
                 yield from _place("what zeros are written to", buffer, (offset, elements), here)
                 yield from _check_written("what zeros are written to", buffer, here)
-            case Hint(instruction, operand, place):
+            case lir.Hint(instruction, operand, place):
                 yield from _hint(instruction, operand, place, here)
-            case Barrier(level):
+            case lir.Barrier(level):
                 if level not in {one.name for one in here.machine.levels}:
                     yield f"a barrier is of {level}, which is not a level of {here.machine.name}"
-            case ProductGroup(in_flight):
+            case lir.ProductGroup(in_flight):
                 if not here.machine.levels or (in_flight or 0) < 0:
                     yield f"a wait for all but {in_flight} groups of products of {here.machine.name}"
-            case Declare(declared):
+            case lir.Declare(declared):
                 yield from (said for value in declared for said in _check_declared(value, here))
                 values |= {value.name: value for value in declared}
-            case For(variable, trips, body):
+            case lir.For(variable, trips, body):
                 yield from _loop(((variable, trips),), body, here, here.in_parallel)
-            case Parallel(counters, body):
+            case lir.Parallel(counters, body):
                 if here.in_parallel and not node.level:
                     yield f"parallel {', '.join(v for v, _ in counters)} stands inside another parallel loop"
                 yield from _loop(counters, body, _Around(here.machine, here.symbols, here.arrays, {}), True)
-            case If(conditions, body):
+            case lir.If(conditions, body):
                 yield from (said for condition in conditions for said in _condition(condition, here))
                 yield from _nodes(body, here)
-            case Block(_, body):
+            case lir.Block(_, body):
                 yield from _nodes(body, here)
-            case Begin(work, pieces, trips):
+            case lir.Begin(work, pieces, trips):
                 yield from _unknown(pieces, here.symbols, f"how many pieces {work} has")
                 yield from _unknown(trips, here.symbols, f"into how many shares {work} is cut")
                 begun |= {work}
-            case WorkSlice():
+            case lir.WorkSlice():
                 yield from _share(node, here)
             case _:
                 assert_never(node)
 
 
 def _loop(
-    counters: Iterable[tuple[str, Index]], body: Iterable[Node], around: _Around, in_parallel: bool
+    counters: Iterable[tuple[str, Index]], body: Iterable[lir.Node], around: _Around, in_parallel: bool
 ) -> Said:
     known = around.symbols
     for variable, trips in counters:
@@ -166,7 +142,7 @@ def _loop(
     )
 
 
-def _share(node: WorkSlice, around: _Around) -> Said:
+def _share(node: lir.WorkSlice, around: _Around) -> Said:
     if node.work not in around.begun:
         yield f"a share of {node.work} stands where that has not begun"
     for what, index in (("which", node.now), ("of how many", node.trips)):
@@ -176,13 +152,13 @@ def _share(node: WorkSlice, around: _Around) -> Said:
     yield from _nodes(node.body, around)
 
 
-def _condition(condition: Condition, around: _Around) -> Said:
+def _condition(condition: lir.Condition, around: _Around) -> Said:
     left, comparison, right = condition
     yield from _unknown(left, around.symbols, f"the condition {left} {comparison} {right}")
     yield from _unknown(right, around.symbols, f"the condition {left} {comparison} {right}")
 
 
-def _check_declared(value: Value, around: _Around) -> Said:
+def _check_declared(value: lir.Value, around: _Around) -> Said:
     memory = around.machine.memories.get(value.memory)
     if value.name in around.values:
         yield f"{value.name} is declared where it is declared already"
@@ -198,7 +174,7 @@ def _check_declared(value: Value, around: _Around) -> Said:
 # --- issues -----------------------------------------------------------------------------------------------
 
 
-def _issue(issue: Issue, around: _Around) -> Said:
+def _issue(issue: lir.Issue, around: _Around) -> Said:
     name = issue.instruction
     item = around.machine.instructions.get(name)
     if item is None:
@@ -213,7 +189,7 @@ def _issue(issue: Issue, around: _Around) -> Said:
     for operand, ref in issue.operands:
         known = instruction.operand(operand)
         yield from _operand(f"{operand} of {name}", ref, known.memory or "", around)
-        if known.role != "in" and isinstance(ref, MemoryRef):
+        if known.role != "in" and isinstance(ref, lir.MemoryRef):
             yield from _check_written(f"{operand} of {name}", ref.buffer, around)
     params = {param.name for param in instruction.params}
     named = [param for param, _ in issue.params]
@@ -223,16 +199,16 @@ def _issue(issue: Issue, around: _Around) -> Said:
         yield from _argument(f"{param} of {name}", argument, around)
 
 
-def _operand(what: str, ref: OperandRef, memory: str, around: _Around) -> Said:
+def _operand(what: str, ref: lir.OperandRef, memory: str, around: _Around) -> Said:
     """Return the errors in an operand that lies in a memory, or in a view of it."""
     match ref:
-        case RegisterRef(name):
+        case lir.RegisterRef(name):
             value = around.values.get(name)
             if value is None:
                 yield f"{what} is {name}, which is declared nowhere around it"
             elif _base(value.memory, around.machine) != _base(memory, around.machine):
                 yield f"{what} lies in {memory}, and {name} in {value.memory}"
-        case MemoryRef(buffer, offset, strides):
+        case lir.MemoryRef(buffer, offset, strides):
             if memory in around.machine.memories and around.machine.memories[memory].kind == "registers":
                 yield f"{what} lies in registers, and is given as a place in {buffer}"
             yield from _place(what, buffer, (offset, *strides), around)
@@ -247,11 +223,11 @@ def _place(what: str, buffer: str, numbers: Iterable[Index], around: _Around) ->
 
 def _check_written(what: str, buffer: str, around: _Around) -> Said:
     array = around.arrays.get(buffer)
-    if isinstance(array, Tensor) and array.role == "in":
+    if isinstance(array, lir.Tensor) and array.role == "in":
         yield f"{what} is in {buffer}, which the caller passes to be read"
 
 
-def _argument(what: str, argument: Argument, around: _Around) -> Said:
+def _argument(what: str, argument: lir.Argument, around: _Around) -> Said:
     match argument:
         case int() | Const():
             pass
@@ -270,7 +246,7 @@ def _expression(what: str, value: Expr, around: _Around) -> Said:
         yield f"{what} depends on {', '.join(sorted(missing))}, which nothing around it counts"
 
 
-def _hint(instruction: str, operand: str, place: MemoryRef, around: _Around) -> Said:
+def _hint(instruction: str, operand: str, place: lir.MemoryRef, around: _Around) -> Said:
     item = around.machine.hints.get(instruction)
     if item is None:
         yield f"{instruction} is not a hint of {around.machine.name}"
@@ -279,7 +255,7 @@ def _hint(instruction: str, operand: str, place: MemoryRef, around: _Around) -> 
     yield from _place(f"{operand} of {instruction}", place.buffer, (place.offset, *place.strides), around)
 
 
-def _configure(node: Configure, around: _Around) -> Said:
+def _configure(node: lir.Configure, around: _Around) -> Said:
     name, item = node.instruction, around.machine.instructions.get(node.instruction)
     state = around.machine.states.get(node.state)
     if item is None or state is None:

@@ -13,81 +13,76 @@ from typing import assert_never
 from isamap.ir import Const, Expr, Index, Instruction, Read, substitute_expr
 from isamap.ir.domains import largest_value
 from isamap.ir.walk import map_reads, reads
-from isamap.lower.program import (
-    Argument,
-    Barrier,
-    Begin,
-    Block,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    MemoryRef,
-    Node,
-    OperandRef,
-    Parallel,
-    ProductGroup,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.source.records import replace
 
-Nodes = tuple[Node, ...]
+Nodes = tuple[lir.Node, ...]
 
 
-def children(node: Node) -> Nodes:
+def children(node: lir.Node) -> Nodes:
     """Return the nodes directly inside a node."""
     match node:
-        case For() | Parallel() | If() | Block() | WorkSlice():
+        case lir.For() | lir.Parallel() | lir.If() | lir.Block() | lir.WorkSlice():
             return node.body
-        case Issue() | Configure() | Fill() | Hint() | Barrier() | ProductGroup() | Declare() | Begin():
+        case (
+            lir.Issue()
+            | lir.Configure()
+            | lir.Fill()
+            | lir.Hint()
+            | lir.Barrier()
+            | lir.ProductGroup()
+            | lir.Declare()
+            | lir.Begin()
+        ):
             return ()
         case _:
             assert_never(node)
 
 
-def with_children(node: Node, nodes: Nodes) -> Node:
+def with_children(node: lir.Node, nodes: Nodes) -> lir.Node:
     """Return the node with other nodes inside. A leaf node is unchanged."""
-    return replace(node, body=nodes) if isinstance(node, For | Parallel | If | Block | WorkSlice) else node
+    return (
+        replace(node, body=nodes)
+        if isinstance(node, lir.For | lir.Parallel | lir.If | lir.Block | lir.WorkSlice)
+        else node
+    )
 
 
-def walk(nodes: Iterable[Node]) -> Iterator[Node]:
+def walk(nodes: Iterable[lir.Node]) -> Iterator[lir.Node]:
     """Yield the nodes and all nodes inside them in textual order, parents first."""
     for node in nodes:
         yield node
         yield from walk(children(node))
 
 
-def without_blocks(nodes: Iterable[Node]) -> Iterator[Node]:
+def without_blocks(nodes: Iterable[lir.Node]) -> Iterator[lir.Node]:
     """Yield the nodes with each block replaced by the nodes in it."""
     for node in nodes:
-        yield from without_blocks(node.body) if isinstance(node, Block) else (node,)
+        yield from without_blocks(node.body) if isinstance(node, lir.Block) else (node,)
 
 
-def rewrite(nodes: Iterable[Node], change: Callable[[Node], Iterable[Node] | None]) -> Nodes:
+def rewrite(nodes: Iterable[lir.Node], change: Callable[[lir.Node], Iterable[lir.Node] | None]) -> Nodes:
     """Return the nodes with those replaced for which `change` returns new ones.
 
     If it returns None, the node stays, and the nodes inside it are rewritten.
     """
-    found: list[Node] = []
+    found: list[lir.Node] = []
     for node in nodes:
         instead = change(node)
         found += [with_children(node, rewrite(children(node), change))] if instead is None else instead
     return tuple(found)
 
 
-def names_in(node: Issue) -> frozenset[str]:
+def names_in(node: lir.Issue) -> frozenset[str]:
     """Return the variables and sizes on which the operands and parameters of an issue depend."""
-    refs = (ref for _, ref in node.operands if isinstance(ref, MemoryRef))
+    refs = (ref for _, ref in node.operands if isinstance(ref, lir.MemoryRef))
     found = [index for ref in refs for index in (ref.offset, *ref.strides)]
     found += [value for _, value in node.params if isinstance(value, Index)]
     return frozenset(name for index in found for name in index.symbols)
 
 
 def longest_lengths(
-    issue: Issue, instruction: Instruction, loops: Mapping[str, Index], instances: Iterable[str]
+    issue: lir.Issue, instruction: Instruction, loops: Mapping[str, Index], instances: Iterable[str]
 ) -> dict[str, Index]:
     """Return the largest values of an issue's parameters over all iterations of `loops`.
 
@@ -103,17 +98,17 @@ def longest_lengths(
 
 def has_parallel(nodes: Nodes) -> bool:
     """Return whether threads execute some of the nodes."""
-    return any(isinstance(node, Parallel) for node in walk(nodes))
+    return any(isinstance(node, lir.Parallel) for node in walk(nodes))
 
 
 def has_loop(nodes: Nodes) -> bool:
     """Return whether some of the nodes are executed repeatedly."""
-    return any(isinstance(node, For | WorkSlice) for node in walk(nodes))
+    return any(isinstance(node, lir.For | lir.WorkSlice) for node in walk(nodes))
 
 
-def issues_in(nodes: Nodes) -> Iterator[Issue | Configure]:
+def issues_in(nodes: Nodes) -> Iterator[lir.Issue | lir.Configure]:
     """Yield the issues in nodes, each once, in textual order."""
-    return (node for node in walk(nodes) if isinstance(node, Issue | Configure))
+    return (node for node in walk(nodes) if isinstance(node, lir.Issue | lir.Configure))
 
 
 def issued_names(nodes: Nodes) -> tuple[str, ...]:
@@ -125,10 +120,10 @@ def arrays_in(nodes: Nodes) -> frozenset[str]:
     """Return the names of all arrays and buffers that issues and fills access."""
     found: set[str] = set()
     for node in walk(nodes):
-        if isinstance(node, Fill):
+        if isinstance(node, lir.Fill):
             found.add(node.buffer)
-        elif isinstance(node, Issue):
-            found |= {ref.buffer for _, ref in node.operands if isinstance(ref, MemoryRef)}
+        elif isinstance(node, lir.Issue):
+            found |= {ref.buffer for _, ref in node.operands if isinstance(ref, lir.MemoryRef)}
             read = (v for _, v in node.params if not isinstance(v, int | Index))
             found |= {one.buffer for value in read for one in reads(value)}
     return frozenset(found)
@@ -171,13 +166,13 @@ def _rewritten(
     place: Callable[[str, Index], tuple[str, Index]],
     expr: Callable[[Expr], Expr],
 ) -> Nodes:
-    def memory(ref: MemoryRef) -> MemoryRef:
-        return MemoryRef(*place(ref.buffer, ref.offset), tuple(index(s) for s in ref.strides))
+    def memory(ref: lir.MemoryRef) -> lir.MemoryRef:
+        return lir.MemoryRef(*place(ref.buffer, ref.offset), tuple(index(s) for s in ref.strides))
 
-    def operand(ref: OperandRef) -> OperandRef:
-        return memory(ref) if isinstance(ref, MemoryRef) else ref
+    def operand(ref: lir.OperandRef) -> lir.OperandRef:
+        return memory(ref) if isinstance(ref, lir.MemoryRef) else ref
 
-    def argument(value: Argument) -> Argument:
+    def argument(value: lir.Argument) -> lir.Argument:
         match value:
             case int() | Const():
                 return value
@@ -186,31 +181,31 @@ def _rewritten(
             case _:
                 return expr(value)
 
-    def one(node: Node) -> Node:
+    def one(node: lir.Node) -> lir.Node:
         match node:
-            case Issue(_, operands, params):
+            case lir.Issue(_, operands, params):
                 return replace(
                     node,
                     operands=tuple((name, operand(ref)) for name, ref in operands),
                     params=tuple((name, argument(value)) for name, value in params),
                 )
-            case Fill(buffer, at, elements):
-                return Fill(*place(buffer, at), index(elements))
-            case Hint(_, _, at):
+            case lir.Fill(buffer, at, elements):
+                return lir.Fill(*place(buffer, at), index(elements))
+            case lir.Hint(_, _, at):
                 return replace(node, place=memory(at))
-            case For(trips=trips):
+            case lir.For(trips=trips):
                 return replace(node, trips=index(trips))
-            case Parallel(counters):
+            case lir.Parallel(counters):
                 return replace(node, counters=tuple((v, index(t)) for v, t in counters))
-            case If(conditions):
+            case lir.If(conditions):
                 return replace(
                     node, conditions=tuple((index(a), sign, index(b)) for a, sign, b in conditions)
                 )
-            case Begin(_, pieces, trips):
+            case lir.Begin(_, pieces, trips):
                 return replace(node, pieces=index(pieces), trips=index(trips))
-            case WorkSlice(_, now, trips):
+            case lir.WorkSlice(_, now, trips):
                 return replace(node, now=index(now), trips=index(trips))
-            case Block() | Configure() | Barrier() | ProductGroup() | Declare():
+            case lir.Block() | lir.Configure() | lir.Barrier() | lir.ProductGroup() | lir.Declare():
                 return node
             case _:
                 assert_never(node)

@@ -11,39 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from isamap.ir import Index, product
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.program import (
-    Barrier,
-    Begin,
-    Block,
-    Condition,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    Node,
-    Parallel,
-    ProductGroup,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import rename_in
 
-Counted = tuple[list[tuple[str, Index]], tuple[Node, ...]]
+Counted = tuple[list[tuple[str, Index]], tuple[lir.Node, ...]]
 """Counters of loops with their numbers of iterations, and the nodes inside."""
 
 MOST_LOOPS = 200
 
 
-def split_counted_loops(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
+def split_counted_loops(nodes: tuple[lir.Node, ...], most: int = MOST_LOOPS) -> Counted:
     """Return at most `most` nested loops, outermost first, and the nodes inside. Loops contain nothing else.
 
     Only the outermost may have a run-time number of iterations: divisions find the positions in the others.
     """
     counters: list[tuple[str, Index]] = []
-    while len(nodes) == 1 and isinstance(nodes[0], For) and len(counters) < most:
+    while len(nodes) == 1 and isinstance(nodes[0], lir.For) and len(counters) < most:
         loop = nodes[0]
         if counters and loop.trips.value is None:
             break
@@ -52,20 +35,20 @@ def split_counted_loops(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Coun
     return counters, nodes
 
 
-def slice_code(share: WorkSlice) -> tuple[Node, ...]:
+def slice_code(share: lir.WorkSlice) -> tuple[lir.Node, ...]:
     """Return the code of one slice. Its number alone determines its pieces."""
     parts = [split_counted_loops((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
     counts = [product(count for _, count in counters) for counters, _ in parts]
     pieces = sum(counts, start=ZERO)
     piece, count = share_of_pieces(pieces, share.trips, share.now, Index.of(share.nth))
-    nodes: list[Node] = []
+    nodes: list[lir.Node] = []
     first = ZERO
     for (counters, body), own in zip(parts, counts, strict=True):
         inside = rename_in(body, positions(counters, piece - first))
-        within: tuple[Condition, ...] = ((first, "<=", piece), (piece, "<", first + own))
-        nodes += inside if len(parts) == 1 else (If(within, inside),)
+        within: tuple[lir.Condition, ...] = ((first, "<=", piece), (piece, "<", first + own))
+        nodes += inside if len(parts) == 1 else (lir.If(within, inside),)
         first = first + own
-    return () if count.value == 0 else (For(share.nth, count, tuple(nodes)),)
+    return () if count.value == 0 else (lir.For(share.nth, count, tuple(nodes)),)
 
 
 def share_of_pieces(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:
@@ -94,7 +77,7 @@ def positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Inde
 # --- programs as one thread performs them, on numbers
 
 
-def dense_numbers(program: LoweredProgram, sizes: Mapping[str, int]) -> dict[str, int]:
+def dense_numbers(program: lir.LoweredProgram, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes, with open strides as those of dense tensors. Units: elements."""
     env = {**sizes, **dict(program.sizes)}
     for tensor in program.tensors:
@@ -106,26 +89,28 @@ def dense_numbers(program: LoweredProgram, sizes: Mapping[str, int]) -> dict[str
     return env
 
 
-def by_one_thread(nodes: Iterable[Node]) -> Iterator[Issue | Configure | Fill | Declare | For | If | Block]:
+def by_one_thread(
+    nodes: Iterable[lir.Node],
+) -> Iterator[lir.Issue | lir.Configure | lir.Fill | lir.Declare | lir.For | lir.If | lir.Block]:
     """Yield the nodes that one thread executes, in order: parallel loops as loops, and slices separately.
 
     Hints do nothing that the results depend on.
     """
     for node in nodes:
         match node:
-            case Parallel(counters, body):
+            case lir.Parallel(counters, body):
                 for variable, trips in reversed(counters):
-                    body = (For(variable, trips, body),)
+                    body = (lir.For(variable, trips, body),)
                 yield from by_one_thread(body)
-            case WorkSlice():
+            case lir.WorkSlice():
                 yield from by_one_thread(slice_code(node))
-            case Begin() | Hint() | Barrier() | ProductGroup():
+            case lir.Begin() | lir.Hint() | lir.Barrier() | lir.ProductGroup():
                 pass
             case _:
                 yield node
 
 
-def is_met(conditions: Iterable[Condition], env: Mapping[str, int]) -> bool:
+def is_met(conditions: Iterable[lir.Condition], env: Mapping[str, int]) -> bool:
     """Return whether all conditions hold at these numbers."""
     for left, relation, right in conditions:
         a, b = left.evaluate(env), right.evaluate(env)

@@ -16,19 +16,9 @@ from typing import assert_never
 
 from isamap.ir import F64, Call, Cast, Const, Expr, Index, IndexValue, Param, Read, Scalar
 from isamap.ir.substitute import substitute_routine
+from isamap.machine import emit_nodes
 from isamap.machine.allowed import asked_bytes, declares
 from isamap.machine.chain import Given
-from isamap.machine.emit_nodes import (
-    Emission,
-    EmitArg,
-    EmitArithmetic,
-    EmitCall,
-    EmitNothing,
-    EmitSemantics,
-    EmitStep,
-    EmitSteps,
-    EmitValue,
-)
 from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.row_moves import with_whole_tiles
@@ -175,45 +165,47 @@ def _instruction(
     )
 
 
-def _replace_in_calls(emit: Emission, values: Mapping[str, int]) -> Emission:
+def _replace_in_calls(emit: emit_nodes.Emission, values: Mapping[str, int]) -> emit_nodes.Emission:
     """Return the calls with constants of the machine as numbers."""
     match emit:
-        case EmitCall():
+        case emit_nodes.EmitCall():
             return _call(emit, values)
-        case EmitSteps(steps):
+        case emit_nodes.EmitSteps(steps):
             kept = (step for step in steps if _is_counted(step, values))
             return replace(emit, steps=tuple(replace(s, call=_call(s.call, values)) for s in kept))
-        case EmitSemantics() | EmitNothing():
+        case emit_nodes.EmitSemantics() | emit_nodes.EmitNothing():
             return emit
         case _ as unreachable:
             assert_never(unreachable)
 
 
-def _is_counted(step: EmitStep, values: Mapping[str, int]) -> bool:
+def _is_counted(step: emit_nodes.EmitStep, values: Mapping[str, int]) -> bool:
     """Return whether the `for` counters of an unrolled step are below their bounds at these values of constants."""
     ends = ((iteration, end.substitute(values).value) for iteration, end in step.iterations)
     return all(end is None or iteration < end for iteration, end in ends)
 
 
-def _call(call: EmitCall, values: Mapping[str, int]) -> EmitCall:
+def _call(call: emit_nodes.EmitCall, values: Mapping[str, int]) -> emit_nodes.EmitCall:
     return replace(call, args=tuple(_replace_argument(arg, values) for arg in call.args))
 
 
-def _replace_argument(arg: EmitValue, values: Mapping[str, int]) -> EmitValue:
+def _replace_argument(arg: emit_nodes.EmitValue, values: Mapping[str, int]) -> emit_nodes.EmitValue:
     match arg:
-        case EmitCall():
+        case emit_nodes.EmitCall():
             return _call(arg, values)
-        case EmitArithmetic(operator, left, right):
+        case emit_nodes.EmitArithmetic(operator, left, right):
             sides = (_replace_argument(left, values), _replace_argument(right, values))
             numbers = [
-                int(s.name, 0) for s in sides if isinstance(s, EmitArg) and s.kind == "literal" and not s.cast
+                int(s.name, 0)
+                for s in sides
+                if isinstance(s, emit_nodes.EmitArg) and s.kind == "literal" and not s.cast
             ]
             if operator == "*" and len(numbers) == 2:  # as people write it
-                return EmitArg("literal", str(numbers[0] * numbers[1]))
-            return EmitArithmetic(operator, *sides)
-        case EmitArg("constant", name) if name in values:
+                return emit_nodes.EmitArg("literal", str(numbers[0] * numbers[1]))
+            return emit_nodes.EmitArithmetic(operator, *sides)
+        case emit_nodes.EmitArg("constant", name) if name in values:
             return replace(arg, kind="literal", name=str(values[name]))
-        case EmitArg():
+        case emit_nodes.EmitArg():
             return arg
 
 

@@ -22,16 +22,7 @@ from collections.abc import Iterator, Mapping
 
 from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Instruction, Loop, Operand, Read
 from isamap.ir.walk import reads
-from isamap.machine.emit_nodes import (
-    Emission,
-    EmitArg,
-    EmitArithmetic,
-    EmitCall,
-    EmitNothing,
-    EmitSemantics,
-    EmitSteps,
-    EmitValue,
-)
+from isamap.machine import emit_nodes
 from isamap.machine.model import MachineInstruction
 from isamap.source.records import dataclass, replace
 
@@ -115,7 +106,7 @@ def _setter_of(entry: MachineInstruction) -> _Setter | None:
             return None
 
 
-def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
+def _call_for(mask: Operand, setters: list[_Setter]) -> emit_nodes.Emission | None:
     """Return the call that activates all lanes of a predicate, or None if no instruction does."""
     for setter in setters:
         own = setter.mask
@@ -128,7 +119,7 @@ def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
         if not alike or lanes is None:
             continue
         emit = setter.entry.emit
-        if setter.count is None or not isinstance(emit, EmitCall):
+        if setter.count is None or not isinstance(emit, emit_nodes.EmitCall):
             return emit
         return replace(emit, args=tuple(_replace_operands(a, {}, {setter.count: lanes}) for a in emit.args))
     return None
@@ -145,7 +136,7 @@ def _element_places(o: Operand) -> tuple[tuple[str, Index], ...] | None:
 # --- without them -----------------------------------------------------------------------------------------
 
 
-def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineInstruction | None:
+def _whole(entry: MachineInstruction, calls: Mapping[str, emit_nodes.Emission]) -> MachineInstruction | None:
     """Return the unpredicated instruction, or None if its call does not work with all lanes active."""
     emit = _emission(entry.emit, calls)
     own = entry.instruction
@@ -174,37 +165,43 @@ def _is_overwritten(o: Operand, assign: Assign, loop: Loop) -> bool:
     return is_target and covered and o.name not in read
 
 
-def _emission(emit: Emission, calls: Mapping[str, Emission]) -> Emission | None:
+def _emission(
+    emit: emit_nodes.Emission, calls: Mapping[str, emit_nodes.Emission]
+) -> emit_nodes.Emission | None:
     match emit:
-        case EmitSemantics() | EmitNothing():
+        case emit_nodes.EmitSemantics() | emit_nodes.EmitNothing():
             return emit
-        case EmitCall() | EmitSteps():
-            known = {name: replace(c, result=None) for name, c in calls.items() if isinstance(c, EmitCall)}
+        case emit_nodes.EmitCall() | emit_nodes.EmitSteps():
+            known = {
+                name: replace(c, result=None)
+                for name, c in calls.items()
+                if isinstance(c, emit_nodes.EmitCall)
+            }
             if known.keys() != calls.keys():
                 return None
-            if isinstance(emit, EmitCall):
+            if isinstance(emit, emit_nodes.EmitCall):
                 return _inside(emit, known)
             return replace(emit, steps=tuple(replace(s, call=_inside(s.call, known)) for s in emit.steps))
 
 
-def _inside(call: EmitCall, calls: Mapping[str, EmitCall]) -> EmitCall:
+def _inside(call: emit_nodes.EmitCall, calls: Mapping[str, emit_nodes.EmitCall]) -> emit_nodes.EmitCall:
     return replace(call, args=tuple(_replace_operands(arg, calls, {}) for arg in call.args))
 
 
 def _replace_operands(
-    value: EmitValue, calls: Mapping[str, EmitCall], params: Mapping[str, int]
-) -> EmitValue:
+    value: emit_nodes.EmitValue, calls: Mapping[str, emit_nodes.EmitCall], params: Mapping[str, int]
+) -> emit_nodes.EmitValue:
     """Return an argument with operands replaced by calls, and parameters by numbers."""
     match value:
-        case EmitCall():
+        case emit_nodes.EmitCall():
             return replace(value, args=tuple(_replace_operands(arg, calls, params) for arg in value.args))
-        case EmitArithmetic(operator, left, right):
-            return EmitArithmetic(
+        case emit_nodes.EmitArithmetic(operator, left, right):
+            return emit_nodes.EmitArithmetic(
                 operator, _replace_operands(left, calls, params), _replace_operands(right, calls, params)
             )
-        case EmitArg("operand", name, None) if name in calls:
+        case emit_nodes.EmitArg("operand", name, None) if name in calls:
             return calls[name]
-        case EmitArg("param", name, None) if name in params:
+        case emit_nodes.EmitArg("param", name, None) if name in params:
             return replace(value, kind="literal", name=str(params[name]))
-        case EmitArg():
+        case emit_nodes.EmitArg():
             return value

@@ -28,22 +28,10 @@ from functools import lru_cache
 from typing import Literal, assert_never
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
+from isamap.machine import timings
 from isamap.machine.emit_nodes import Emission, EmitCall, EmitNothing, EmitSemantics, EmitSteps
 from isamap.machine.encodings import Encoding, ProgramFormat
 from isamap.machine.target_fields import Attributes, Length
-from isamap.machine.timings import (
-    MODEL,
-    NO_LOOPS,
-    NO_ROWS,
-    NO_TLB,
-    THREAD_START_NS,
-    AccessEnergy,
-    LoopTimes,
-    ModelFigures,
-    RowTimes,
-    StreamTimes,
-    Tlb,
-)
 from isamap.source import Span, add_up, dataclass, field
 
 Run = Literal["native", "emulator", "model"]
@@ -61,7 +49,7 @@ class Memory:
     decl: MemoryDecl
     c_types: Mapping[str, str] = field(default_factory=dict[str, str])
     source: str | None = None
-    energy: AccessEnergy | None = None
+    energy: timings.AccessEnergy | None = None
     area_mm2: float | None = None
     area_mm2_per_kib: float | None = None
 
@@ -162,8 +150,8 @@ class Link:
     bandwidth_bytes_per_ns: float
     shared: bool
     source: str
-    rows: RowTimes = NO_ROWS
-    streams: StreamTimes | None = None
+    rows: timings.RowTimes = timings.NO_ROWS
+    streams: timings.StreamTimes | None = None
     burst_bytes: int = 1
     energy_pj_per_byte: float | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -282,10 +270,10 @@ class Machine:
     sources: Mapping[str, str]
     digest: str
     hints: Mapping[str, MachineInstruction] = field(default_factory=dict[str, MachineInstruction])
-    thread_start_ns: float = THREAD_START_NS
-    tlb: Tlb = NO_TLB
-    loops: LoopTimes = NO_LOOPS
-    model: ModelFigures = MODEL
+    thread_start_ns: float = timings.THREAD_START_NS
+    tlb: timings.Tlb = timings.NO_TLB
+    loops: timings.LoopTimes = timings.NO_LOOPS
+    model: timings.ModelFigures = timings.MODEL
     starts_cold: bool = False
     word: str = ""
     figures: str = ""

@@ -15,18 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.ir import F64, Assign, Axis, Cast, Const, Expr, Index, Instruction, Loop, Operand, Read
+from isamap.machine import emit_nodes
 from isamap.machine.costs import cost_value
-from isamap.machine.emit_nodes import (
-    Emission,
-    EmitArg,
-    EmitArithmetic,
-    EmitCall,
-    EmitNothing,
-    EmitSemantics,
-    EmitStep,
-    EmitSteps,
-    EmitValue,
-)
 from isamap.machine.model import Cost, MachineInstruction, Memory
 from isamap.source import add_up, dataclass, replace
 
@@ -160,34 +150,35 @@ def _cost(cost: Cost, row: _Row) -> Cost:
     return Cost(cost.unit, Const(begun + last, F64), Const(begun + latency, F64), cost.also, energy)
 
 
-def _emission(emit: Emission, row: _Row) -> Emission | None:
+def _emission(emit: emit_nodes.Emission, row: _Row) -> emit_nodes.Emission | None:
     match emit:
-        case EmitCall():
+        case emit_nodes.EmitCall():
             steps = tuple(
-                EmitStep("", emit.result or "", _call_of_row(emit, row, n)) for n in range(row.count)
+                emit_nodes.EmitStep("", emit.result or "", _call_of_row(emit, row, n))
+                for n in range(row.count)
             )
             known = all(name.kind != "param" for step in steps for name in step.call.names)
-            return EmitSteps(steps, f"for {row.param} in {row.count}: {emit};") if known else None
-        case EmitSteps():
+            return emit_nodes.EmitSteps(steps, f"for {row.param} in {row.count}: {emit};") if known else None
+        case emit_nodes.EmitSteps():
             return None
-        case EmitSemantics() | EmitNothing():
+        case emit_nodes.EmitSemantics() | emit_nodes.EmitNothing():
             return emit
 
 
-def _call_of_row(call: EmitCall, row: _Row, number: int) -> EmitCall:
+def _call_of_row(call: emit_nodes.EmitCall, row: _Row, number: int) -> emit_nodes.EmitCall:
     """Return the call that moves row `number`."""
 
-    def passed(value: EmitValue) -> EmitValue:
+    def passed(value: emit_nodes.EmitValue) -> emit_nodes.EmitValue:
         match value:
-            case EmitCall():
+            case emit_nodes.EmitCall():
                 return _call_of_row(value, row, number)
-            case EmitArithmetic(operator, left, right):
-                return EmitArithmetic(operator, passed(left), passed(right))
-            case EmitArg("param", row.param, None):
+            case emit_nodes.EmitArithmetic(operator, left, right):
+                return emit_nodes.EmitArithmetic(operator, passed(left), passed(right))
+            case emit_nodes.EmitArg("param", row.param, None):
                 return replace(value, kind="literal", name=str(number))
-            case EmitArg("operand", row.memory.name):
+            case emit_nodes.EmitArg("operand", row.memory.name):
                 return replace(value, place=(number, 0))
-            case EmitArg():
+            case emit_nodes.EmitArg():
                 return value
 
     return replace(call, result=None, args=tuple(passed(a) for a in call.args))

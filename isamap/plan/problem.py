@@ -9,17 +9,7 @@ from dataclasses import fields
 from math import ceil, inf, prod
 from typing import Any
 
-from isamap.machine.timings import (
-    MODEL,
-    NO_LOOPS,
-    NO_ROWS,
-    NO_TLB,
-    LoopTimes,
-    ModelFigures,
-    RowTimes,
-    StreamTimes,
-    Tlb,
-)
+from isamap.machine import timings
 from isamap.match import WindowOverlap
 from isamap.source.records import dataclass, replace
 
@@ -214,7 +204,7 @@ class Prefetching:
     """The caches into which lines may be prefetched, with nanoseconds per byte."""
     line_bytes: int = 0
     """Bytes that one hint loads."""
-    ahead_counts: tuple[int, int] = (MODEL.near_ahead_count, MODEL.shared_ahead_count)
+    ahead_counts: tuple[int, int] = (timings.MODEL.near_ahead_count, timings.MODEL.shared_ahead_count)
     """Distances in iterations: for the nearest cache after an earlier hint, and the least one for inputs that
     register blocks share."""
     is_streamed: bool = False
@@ -395,10 +385,10 @@ class Cache:
     ways: int = 0
     shared: bool = False
     line_bytes: int = 0
-    rows: RowTimes = NO_ROWS
+    rows: timings.RowTimes = timings.NO_ROWS
     kept_ns: int = 0
     cores: int = 1
-    usable_factor: float = MODEL.usable_factor
+    usable_factor: float = timings.MODEL.usable_factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,11 +422,11 @@ class Problem:
     thread_start_ns: float = 0.0
     scratchpads: tuple[tuple[str, int], ...] = ()
     address_steps: tuple[tuple[str, int], ...] = ()
-    memory_rows: RowTimes = NO_ROWS
-    memory_streams: StreamTimes | None = None
-    tlb: Tlb = NO_TLB
-    loops: LoopTimes = NO_LOOPS
-    model: ModelFigures = MODEL
+    memory_rows: timings.RowTimes = timings.NO_ROWS
+    memory_streams: timings.StreamTimes | None = None
+    tlb: timings.Tlb = timings.NO_TLB
+    loops: timings.LoopTimes = timings.NO_LOOPS
+    model: timings.ModelFigures = timings.MODEL
     blocks: tuple[tuple[str, int], ...] = ()
     energies: Energies | None = None
     private: tuple[str, ...] = ()
@@ -496,6 +486,6 @@ class Problem:
         return min((c.line_bytes for c in self.caches if c.line_bytes), default=self.model.line_bytes)
 
     @property
-    def rows_behind(self) -> tuple[RowTimes, ...]:
+    def rows_behind(self) -> tuple[timings.RowTimes, ...]:
         """The row times of the memory that each cache loads from: the next cache, or main memory."""
         return (*(cache.rows for cache in self.caches[1:]), self.memory_rows)[: len(self.caches)]

@@ -20,33 +20,14 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from isamap.ir import Const, Index, print_expr
+from isamap.lower import program as lir
 from isamap.lower.passes import State
-from isamap.lower.program import (
-    Argument,
-    Barrier,
-    Begin,
-    Block,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    Node,
-    OperandRef,
-    Parallel,
-    ProductGroup,
-    RegisterRef,
-    WorkSlice,
-)
 from isamap.lower.steps import Copies, Hold, Issues, LoopNode, PackedOperand, Step, ThreadLoops, Tree, Unroll
 from isamap.lower.walk import children
 from isamap.plan.schedule import LoopStep
 
 
-def print_program(program: LoweredProgram) -> str:
+def print_program(program: lir.LoweredProgram) -> str:
     """Return the program as text, with a newline at its end."""
     sizes = ", ".join(f"{name} = {value}" for name, value in program.sizes)
     lines = [f"program {program.name} on {program.machine}{': ' if sizes else ''}{sizes}"]
@@ -57,60 +38,60 @@ def print_program(program: LoweredProgram) -> str:
     return "\n".join([*lines, "", *_nodes(program.body, "")]) + "\n"
 
 
-def _nodes(nodes: tuple[Node, ...], indent: str) -> Iterator[str]:
+def _nodes(nodes: tuple[lir.Node, ...], indent: str) -> Iterator[str]:
     for node in nodes:
         yield f"{indent}{_line(node)}"
         yield from _nodes(children(node), indent + "  ")
 
 
-def _line(node: Node) -> str:
+def _line(node: lir.Node) -> str:
     """Return the line of a node without the nodes inside it."""
     match node:
-        case Issue(instruction, operands, params, _):
+        case lir.Issue(instruction, operands, params, _):
             given = [f"{name} = {_operand(ref)}" for name, ref in operands]
             given += [f"{name} = {_argument(value)}" for name, value in params]
             return f"{instruction} {', '.join(given)}"
-        case Configure(instruction, state, fields, release):
+        case lir.Configure(instruction, state, fields, release):
             if release:
                 return f"{instruction} releases {state}"
             values = [f"{n}{'' if i is None else f'[{i}]'} = {v}" for n, i, v in fields]
             return f"{instruction} sets {state}: {', '.join(values)}"
-        case Fill(buffer, offset, elements):
+        case lir.Fill(buffer, offset, elements):
             return f"zero {buffer} + {offset}, {elements} elements"
-        case Hint(instruction, operand, place):
+        case lir.Hint(instruction, operand, place):
             return f"{instruction} {operand} = {_operand(place)}"
-        case Barrier(level, in_flight):
+        case lir.Barrier(level, in_flight):
             return f"barrier of {level}" + (f", {in_flight} groups of copies in flight" if in_flight else "")
-        case ProductGroup(None):
+        case lir.ProductGroup(None):
             return "end of a group of products"
-        case ProductGroup(in_flight):
+        case lir.ProductGroup(in_flight):
             return "wait for products" + (f", {in_flight} groups in flight" if in_flight else "")
-        case Declare(values):
+        case lir.Declare(values):
             shown = (v.name if v.register is None else f"{v.name} in {v.memory}{v.register}" for v in values)
             return f"registers {', '.join(shown)}"
-        case For(variable, trips):
+        case lir.For(variable, trips):
             return f"for {variable} < {trips}"
-        case Parallel(counters):
+        case lir.Parallel(counters):
             instances = f" of {node.level}" if node.level else ""
             return f"parallel{instances} {', '.join(f'{variable} < {trips}' for variable, trips in counters)}"
-        case If(conditions):
+        case lir.If(conditions):
             return f"if {' and '.join(f'{a} {c} {b}' for a, c, b in conditions)}"
-        case Block(note):
+        case lir.Block(note):
             return f"# {note}"
-        case Begin(work, pieces, trips):
+        case lir.Begin(work, pieces, trips):
             return f"begin {work}, {pieces} pieces in {trips} shares"
-        case WorkSlice(work, now, trips):
+        case lir.WorkSlice(work, now, trips):
             return f"share {now} of {trips} of {work}"
 
 
-def _operand(ref: OperandRef) -> str:
-    if isinstance(ref, RegisterRef):
+def _operand(ref: lir.OperandRef) -> str:
+    if isinstance(ref, lir.RegisterRef):
         return ref.value
     strides = f" [{', '.join(map(str, ref.strides))}]" if ref.strides else ""
     return f"{ref.buffer} + {ref.offset}{strides}"
 
 
-def _argument(value: Argument) -> str:
+def _argument(value: lir.Argument) -> str:
     match value:
         case int() | Index():
             return str(value)
@@ -122,7 +103,7 @@ def _argument(value: Argument) -> str:
 
 def print_state(state: State) -> str:
     """Return the text of a pass's result, with a newline at its end."""
-    if isinstance(state, LoweredProgram):
+    if isinstance(state, lir.LoweredProgram):
         return print_program(state)
     return "\n".join(line for tree in state for line in _tree(tree)) + "\n"
 

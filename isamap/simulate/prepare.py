@@ -10,20 +10,7 @@ from math import prod
 from typing import assert_never
 
 from isamap.ir import Index
-from isamap.lower.program import (
-    Block,
-    Condition,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    RegisterRef,
-)
+from isamap.lower import program as lir
 from isamap.lower.work_slices import by_one_thread, dense_numbers
 from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import Runs, banks_of
@@ -54,7 +41,7 @@ class PreparedLoop:
 class Branch:
     """A body that runs if all conditions hold."""
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[lir.Condition, ...]
     body: tuple[Run, ...]
 
 
@@ -74,7 +61,7 @@ class PreparedProgram:
     env: Mapping[str, int]
 
 
-def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> PreparedProgram:
+def prepare(program: lir.LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> PreparedProgram:
     """Return the program with dense tensors. `profile` has values for open sizes."""
     env = dense_numbers(program, profile)
     array_bytes: dict[str, int] = {}
@@ -106,24 +93,24 @@ class _Builder:
     loops: int = 0
     block: str = ""
 
-    def nodes(self, nodes: Sequence[Node], loop: LoopAround | None) -> tuple[Run, ...]:
+    def nodes(self, nodes: Sequence[lir.Node], loop: LoopAround | None) -> tuple[Run, ...]:
         """Return the nodes of one body under a loop."""
         found: list[Run] = []
         for node in by_one_thread(nodes):
             match node:
-                case Issue():
+                case lir.Issue():
                     found.append(self._issue(node, loop))
-                case Configure(name):
+                case lir.Configure(name):
                     found.append(self._configure(name))
-                case Fill():
+                case lir.Fill():
                     found += self._fill(node, loop)
-                case Declare():
+                case lir.Declare():
                     pass
-                case For():
+                case lir.For():
                     found.append(self._loop(node, loop))
-                case If(conditions, body):
+                case lir.If(conditions, body):
                     found.append(Branch(conditions, self.nodes(body, loop)))
-                case Block(note, body):
+                case lir.Block(note, body):
                     outer, self.block = self.block, self.block or note
                     found += self.nodes(body, loop)
                     self.block = outer
@@ -131,7 +118,7 @@ class _Builder:
                     assert_never(node)
         return tuple(found)
 
-    def _loop(self, node: For, around: LoopAround | None) -> PreparedLoop:
+    def _loop(self, node: lir.For, around: LoopAround | None) -> PreparedLoop:
         self.loops += 1
         zero = {**self.env, **dict.fromkeys(node.trips.symbols - self.env.keys(), 0)}
         trip_loop = LoopAround(node.variable, max(1, node.trips.evaluate(zero)), 1 << self.loops, around)
@@ -143,7 +130,7 @@ class _Builder:
         outside = tuple(sorted(moved - self.env.keys() - {node.variable, *variables}))
         return PreparedLoop(trip_loop, node.trips, body, mentioned, variables, outside)
 
-    def _issue(self, node: Issue, loop: LoopAround | None) -> Step:
+    def _issue(self, node: lir.Issue, loop: LoopAround | None) -> Step:
         item = self.machine.instructions[node.instruction]
         roles = {o.name: o.role for o in item.instruction.operands}
         reads: list[int] = []
@@ -152,12 +139,12 @@ class _Builder:
         for name, operand in node.operands:
             role = roles[name]
             match operand:
-                case RegisterRef(value):
+                case lir.RegisterRef(value):
                     register = self.registers.setdefault(value, len(self.registers))
                     if role != "out":
                         reads.append(register)
                     writes = register if role != "in" else writes
-                case MemoryRef():
+                case lir.MemoryRef():
                     size = self._size(typical, item, name)
                     accesses.append(
                         self._access(operand, size, loop, writes=role != "in", reads=role != "out")
@@ -176,7 +163,7 @@ class _Builder:
         step = self._step(node, item, typical, *known)
         return replace(step, varying=Varying(moving, at)) if moving else step
 
-    def _params(self, node: Issue, env: Mapping[str, int]) -> dict[str, int]:
+    def _params(self, node: lir.Issue, env: Mapping[str, int]) -> dict[str, int]:
         """Return the parameters as numbers, with loops at their start unless `env` has their variables."""
         found: dict[str, int] = {}
         for name, value in node.params:
@@ -189,7 +176,7 @@ class _Builder:
 
     def _step(
         self,
-        node: Issue,
+        node: lir.Issue,
         item: MachineInstruction,
         params: Mapping[str, int],
         reads: tuple[int, ...],
@@ -203,7 +190,7 @@ class _Builder:
         touches: list[ScratchpadAccess] = []
         sizes: list[int] = []
         for name, operand in node.operands:
-            if not isinstance(operand, MemoryRef):
+            if not isinstance(operand, lir.MemoryRef):
                 continue
             size = self._size(params, item, name)
             sizes.append(size)
@@ -232,7 +219,7 @@ class _Builder:
     def _in_banks(
         self,
         touch: ScratchpadAccess,
-        place: MemoryRef,
+        place: lir.MemoryRef,
         item: MachineInstruction,
         name: str,
         params: Mapping[str, int],
@@ -266,7 +253,7 @@ class _Builder:
     def _configure(self, name: str) -> Step:
         return Step(*self._times(self.machine.instructions[name], {}), (), -1, (), (), name, self.block)
 
-    def _fill(self, node: Fill, loop: LoopAround | None) -> list[Run]:
+    def _fill(self, node: lir.Fill, loop: LoopAround | None) -> list[Run]:
         """Return a loop of its own, with consecutive stores."""
         self.loops += 1
         size = node.elements * self.item_bytes[node.buffer]
@@ -274,7 +261,7 @@ class _Builder:
         zero = {**self.env, **dict.fromkeys(trips.symbols - self.env.keys(), 0)}
         trip_loop = LoopAround(f"$fill{self.loops}", max(1, trips.evaluate(zero)), 1 << self.loops, loop)
         step = FILL_BYTES // self.item_bytes[node.buffer]
-        place = MemoryRef(node.buffer, node.offset + Index.of(trip_loop.variable) * step)
+        place = lir.MemoryRef(node.buffer, node.offset + Index.of(trip_loop.variable) * step)
         unit = self.units.setdefault("fill", len(self.units))
         access = self._access(place, FILL_BYTES, trip_loop, writes=True, reads=False)
         fill = Step(unit, 0.0, 0.0, (), -1, (access,), (), "fill", self.block, sizes=(FILL_BYTES,))
@@ -293,7 +280,7 @@ class _Builder:
         return [max(1, extent.evaluate(env)) for extent in item.instruction.operand(name).shape]
 
     def _access(
-        self, place: MemoryRef, size: int, loop: LoopAround | None, *, writes: bool, reads: bool = True
+        self, place: lir.MemoryRef, size: int, loop: LoopAround | None, *, writes: bool, reads: bool = True
     ) -> int:
         chain = loop.chain if loop is not None else ()
         base, strides = strides_of(place.offset, [t.variable for t in chain], self.env)

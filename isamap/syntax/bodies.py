@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Literal, cast
 
+from isamap.ir import nodes as ir
 from isamap.ir.dtypes import BOOL, DTYPES, TYPE_SETS, DType
 from isamap.ir.index import Index, elements_of, has_elements
-from isamap.ir.nodes import (
-    Assign,
-    Axis,
-    Domain,
-    Expr,
-    Loop,
-    MemoryDecl,
-    Operand,
-    Outside,
-    Placement,
-    Role,
-    Stmt,
-)
 from isamap.ir.ops import OPS, REDUCTIONS
 from isamap.ir.printer import print_operand
 from isamap.ir.text_layout import KEYWORDS
@@ -32,7 +20,7 @@ from isamap.syntax.values import resolve_access, resolve_value
 RESERVED = KEYWORDS | {"inf", "true", "false", "any", "strides", *DTYPES}
 
 
-def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: TextFindings) -> Stmt | None:
+def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: TextFindings) -> ir.Stmt | None:
     """Return the typed statement, or None if it is refused. The reasons are recorded in `findings`."""
     match s:
         case ast.AssignSyntax():
@@ -43,20 +31,20 @@ def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: TextFindings) -
             return _loop(s, scope, findings)
 
 
-def _loop(s: ast.LoopSyntax, scope: Scope, findings: TextFindings) -> Loop | None:
-    axes: list[Axis] = []
+def _loop(s: ast.LoopSyntax, scope: Scope, findings: TextFindings) -> ir.Loop | None:
+    axes: list[ir.Axis] = []
     inner = scope
     for axis in s.axes:
         name = axis.name.text
         with findings.collect():
             check_free(axis.name, inner, "axis")
             start, extent = resolve_bounds(axis, scope)
-            axes.append(Axis(name, extent, axis.span))
+            axes.append(ir.Axis(name, extent, axis.span))
         if axes and axes[-1].name == name:
             inner = inner.with_axis(name, axes[-1].extent, start, ordered=s.ordered)
         else:
             inner = inner.with_index(name, "axis") if name not in inner.names else inner.with_broken(name)
-    guard: Expr | None = None
+    guard: ir.Expr | None = None
     if s.guard is not None:
         with findings.collect():
             guard = resolve_value(s.guard, inner, BOOL, "a guard")
@@ -67,7 +55,7 @@ def _loop(s: ast.LoopSyntax, scope: Scope, findings: TextFindings) -> Loop | Non
             raise problem_at("empty-loop", "this loop does nothing", s.span, advice="put a statement into it")
     if findings.refused > before or len(axes) != len(s.axes):
         return None
-    return Loop(tuple(axes), tuple(b for b in body if b is not None), s.ordered, guard, s.span)
+    return ir.Loop(tuple(axes), tuple(b for b in body if b is not None), s.ordered, guard, s.span)
 
 
 def resolve_bounds(axis: ast.AxisSyntax, scope: Scope) -> tuple[Index | None, Index]:
@@ -126,7 +114,7 @@ def check_free(name: ast.Ident, scope: Scope, what: str) -> None:
         )
 
 
-def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
+def _assign(s: ast.AssignSyntax, scope: Scope) -> ir.Assign:
     operand = scope.operand(s.target.name)
     if operand.role == "in":
         raise problem_at(
@@ -152,10 +140,10 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
     expected = (operand.accumulate or operand.dtype) if op is not None else operand.dtype
     value = resolve_value(s.value, scope, expected, _target_place(s, operand, expected))
     guard = resolve_value(s.guard, scope, BOOL, "a guard") if s.guard is not None else None
-    return Assign(target, op, value, guard, s.span)
+    return ir.Assign(target, op, value, guard, s.span)
 
 
-def _target_place(s: ast.AssignSyntax, operand: Operand, expected: DType) -> str:
+def _target_place(s: ast.AssignSyntax, operand: ir.Operand, expected: DType) -> str:
     if s.op and operand.accumulate is not None:
         return f"the value accumulated into `{operand.name}` (accumulate {expected})"
     return f"the value assigned to `{operand.name}`"
@@ -164,16 +152,16 @@ def _target_place(s: ast.AssignSyntax, operand: Operand, expected: DType) -> str
 RoutineKind = Literal["kernel", "instruction"]
 Clause = ast.ClausesSyntax
 
-_OUTSIDE: dict[str, Outside] = {"zero": "zero", "keep": "keep", "undefined": "undefined"}
+_OUTSIDE: dict[str, ir.Outside] = {"zero": "zero", "keep": "keep", "undefined": "undefined"}
 
 
-def resolve_operand(o: ast.OperandSyntax, scope: Scope, kind: RoutineKind) -> Operand:
+def resolve_operand(o: ast.OperandSyntax, scope: Scope, kind: RoutineKind) -> ir.Operand:
     """Return the operand of a declaration. Raises: TypeProblem."""
     check_free(o.name, scope, "operand")
     place = f"an extent of `{o.name.text}`"
-    operand = Operand(
+    operand = ir.Operand(
         o.name.text,
-        cast(Role, o.role),
+        cast(ir.Role, o.role),
         resolve_dtype(o.dtype),
         tuple(resolve_extent(e, scope, place) for e in o.shape),
         span=o.span,
@@ -197,7 +185,7 @@ def resolve_operand(o: ast.OperandSyntax, scope: Scope, kind: RoutineKind) -> Op
 
 
 def _known_memories(scope: Scope) -> str:
-    names = [d.name for d in scope.known.declarations if isinstance(d, MemoryDecl)]
+    names = [d.name for d in scope.known.declarations if isinstance(d, ir.MemoryDecl)]
     return f": {', '.join(names[:8])}" if names else ""
 
 
@@ -215,7 +203,7 @@ def _clause_name(clause: Clause) -> str:
             return "placed"
 
 
-def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKind) -> Operand:
+def _with_clause(operand: ir.Operand, clause: Clause, scope: Scope, kind: RoutineKind) -> ir.Operand:
     match clause:
         case ast.ClauseSyntax("in_memory", name, span):
             if kind == "kernel" and operand.role == "temp":
@@ -248,7 +236,7 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
             return replace(operand, strides=strides)
         case ast.DomainSyntax(bounds, ascending, span):
             low, high = (resolve_index(b, scope, "a bound of values") for b in bounds)
-            operand = replace(operand, domain=Domain(low, high, ascending))
+            operand = replace(operand, domain=ir.Domain(low, high, ascending))
             _check_domain(operand, span)
             return operand
         case ast.PlacementSyntax():
@@ -264,7 +252,7 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
             raise AssertionError(clause)
 
 
-def _check_domain(operand: Operand, span: Span) -> None:
+def _check_domain(operand: ir.Operand, span: Span) -> None:
     """Check that only one-dimensional integer inputs declare their values."""
     if operand.role != "in":
         raise problem_at(
@@ -287,7 +275,7 @@ def _check_domain(operand: Operand, span: Span) -> None:
         )
 
 
-def _accumulate(operand: Operand, name: ast.Ident, dtype: DType) -> DType:
+def _accumulate(operand: ir.Operand, name: ast.Ident, dtype: DType) -> DType:
     if operand.role not in ("out", "inout"):
         raise problem_at(
             "clause-misplaced",
@@ -304,14 +292,14 @@ def _accumulate(operand: Operand, name: ast.Ident, dtype: DType) -> DType:
     return dtype
 
 
-def _memory(name: ast.Ident, scope: Scope) -> MemoryDecl:
-    memories = {d.name: d for d in scope.known.declarations if isinstance(d, MemoryDecl)}
+def _memory(name: ast.Ident, scope: Scope) -> ir.MemoryDecl:
+    memories = {d.name: d for d in scope.known.declarations if isinstance(d, ir.MemoryDecl)}
     if name.text not in memories:
         raise unknown_name("unknown-memory", "memory", name, memories)
     return memories[name.text]
 
 
-def resolve_placement(p: ast.PlacementSyntax, scope: Scope) -> Placement:
+def resolve_placement(p: ast.PlacementSyntax, scope: Scope) -> ir.Placement:
     """Return the index names and the memory coordinates in terms of them. Raises: TypeProblem."""
     inner = scope
     for index in p.indices:
@@ -322,7 +310,7 @@ def resolve_placement(p: ast.PlacementSyntax, scope: Scope) -> Placement:
         lambda name: problem_at("clause-repeated", f"coordinate `{name.text}` is given twice", name.span),
     )
     coordinates = tuple((n.text, resolve_index(e, inner, f"coordinate `{n.text}`")) for n, e in p.coordinates)
-    return Placement(tuple(i.text for i in p.indices), coordinates, p.span)
+    return ir.Placement(tuple(i.text for i in p.indices), coordinates, p.span)
 
 
 def _check_distinct(names: Iterable[ast.Ident], refusal: Callable[[ast.Ident], Exception]) -> None:

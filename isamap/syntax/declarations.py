@@ -7,29 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from isamap.ir import nodes as ir
 from isamap.ir.dtypes import NUMERICS
 from isamap.ir.functions import Function
 from isamap.ir.index import Index
-from isamap.ir.nodes import (
-    ConstantDecl,
-    Constraint,
-    Declaration,
-    Instruction,
-    Kernel,
-    Let,
-    MemoryDecl,
-    MemoryKind,
-    Module,
-    Operand,
-    Param,
-    ParamKind,
-    Require,
-    Setting,
-    StateDecl,
-    StateField,
-    StateRef,
-    Stmt,
-)
 from isamap.source.records import dataclass, field
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free, resolve_operand, resolve_placement, resolve_statement
@@ -38,7 +19,7 @@ from isamap.syntax.indices import resolve_constraint, resolve_index
 from isamap.syntax.scope import Scope, TextFindings, problem_at, resolve_dtype, unknown_name
 
 _OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
-ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
+ATTRIBUTES: dict[ir.MemoryKind, frozenset[str]] = {
     "addressable": frozenset(("bytes", "align", "sector_bytes")),
     "cache": frozenset(("bytes", "cores", "kept_ns", "line_bytes", "ways")),
     "scratchpad": frozenset(
@@ -48,7 +29,7 @@ ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
 }
 """The attributes that each kind of memory may have."""
 
-REQUIRED: dict[MemoryKind, tuple[frozenset[str], ...]] = {
+REQUIRED: dict[ir.MemoryKind, tuple[frozenset[str], ...]] = {
     "addressable": (frozenset(),),
     "cache": (frozenset(("bytes",)),),
     "scratchpad": (frozenset(("bytes",)), frozenset(("rows", "row_bytes"))),
@@ -68,14 +49,14 @@ NAMED = ("compiler", "immediate", "chosen")
 
 
 def resolve_module(
-    declarations: tuple[ast.DeclarationSyntax, ...], known: Module, findings: TextFindings
-) -> Module:
+    declarations: tuple[ast.DeclarationSyntax, ...], known: ir.Module, findings: TextFindings
+) -> ir.Module:
     """Return the module of a text. Refused declarations are omitted, with their errors in `findings`."""
-    found: list[Declaration] = []
+    found: list[ir.Declaration] = []
     functions = dict[str, Function]()
-    taken = {(d.param.name if isinstance(d, ConstantDecl) else d.name) for d in known.declarations}
+    taken = {(d.param.name if isinstance(d, ir.ConstantDecl) else d.name) for d in known.declarations}
     for syntax in declarations:
-        scope = _module_scope(Module((*known.declarations, *found)), functions)
+        scope = _module_scope(ir.Module((*known.declarations, *found)), functions)
         with findings.collect():
             check_free(syntax.name, Scope(), "declaration")
             if syntax.name.text in taken:
@@ -92,11 +73,11 @@ def resolve_module(
             findings.broken[syntax.name.text] = syntax.span
         else:
             found.append(resolved)
-    return Module(tuple(found))
+    return ir.Module(tuple(found))
 
 
-def _module_scope(known: Module, functions: Mapping[str, Function]) -> Scope:
-    constants = [d.param.name for d in known.declarations if isinstance(d, ConstantDecl)]
+def _module_scope(known: ir.Module, functions: Mapping[str, Function]) -> Scope:
+    constants = [d.param.name for d in known.declarations if isinstance(d, ir.ConstantDecl)]
     return Scope(
         indices=dict.fromkeys(constants, "constant"), known=known, functions=FunctionLibrary(dict(functions))
     )
@@ -106,7 +87,7 @@ def _resolve(
     syntax: ast.RoutineSyntax | ast.MemorySyntax | ast.StateSyntax | ast.ConstantSyntax,
     scope: Scope,
     findings: TextFindings,
-) -> Declaration | None:
+) -> ir.Declaration | None:
     match syntax:
         case ast.RoutineSyntax():
             return resolve_routine(syntax, scope, findings)
@@ -122,7 +103,7 @@ def _resolve(
     return None
 
 
-def _memory(m: ast.MemorySyntax, scope: Scope) -> MemoryDecl:
+def _memory(m: ast.MemorySyntax, scope: Scope) -> ir.MemoryDecl:
     kind = _memory_kind(m.kind)
     attributes: dict[str, Index | str] = {}
     for name, value in m.attributes:
@@ -142,10 +123,10 @@ def _memory(m: ast.MemorySyntax, scope: Scope) -> MemoryDecl:
             raise problem_at("attribute-missing", said, name.span)
     base = _base(m.base, scope) if m.base is not None else None
     placement = resolve_placement(m.placement, scope) if m.placement is not None else None
-    return MemoryDecl(m.name.text, kind, tuple(attributes.items()), base, placement, m.span)
+    return ir.MemoryDecl(m.name.text, kind, tuple(attributes.items()), base, placement, m.span)
 
 
-def _memory_kind(kind: ast.Ident) -> MemoryKind:
+def _memory_kind(kind: ast.Ident) -> ir.MemoryKind:
     match kind.text:
         case "addressable" | "cache" | "scratchpad" | "registers" as known:
             return known
@@ -168,26 +149,26 @@ def _attribute(name: ast.Ident, value: ast.ExprSyntax, scope: Scope) -> Index | 
 
 
 def _base(name: ast.Ident, scope: Scope) -> str:
-    memories = [d.name for d in scope.known.declarations if isinstance(d, MemoryDecl)]
+    memories = [d.name for d in scope.known.declarations if isinstance(d, ir.MemoryDecl)]
     if name.text not in memories:
         raise unknown_name("unknown-memory", "memory", name, memories)
     return name.text
 
 
-def _state(s: ast.StateSyntax) -> StateDecl:
-    fields: list[StateField] = []
+def _state(s: ast.StateSyntax) -> ir.StateDecl:
+    fields: list[ir.StateField] = []
     for f in s.fields:
         if any(f.name.text == other.name for other in fields):
             raise problem_at("name-taken", f"field `{f.name.text}` is declared already", f.name.span)
         if f.count is not None and f.count < 1:
             raise problem_at("extent-not-positive", f"field `{f.name.text}` has {f.count} entries", f.span)
-        fields.append(StateField(f.name.text, resolve_dtype(f.dtype), f.count, f.span))
-    return StateDecl(s.name.text, tuple(fields), s.per_thread, s.span)
+        fields.append(ir.StateField(f.name.text, resolve_dtype(f.dtype), f.count, f.span))
+    return ir.StateDecl(s.name.text, tuple(fields), s.per_thread, s.span)
 
 
-def _constant(c: ast.ConstantSyntax, scope: Scope) -> ConstantDecl:
+def _constant(c: ast.ConstantSyntax, scope: Scope) -> ir.ConstantDecl:
     low, high = resolve_bounds(c.bounds, scope, c.name.text)
-    return ConstantDecl(Param(c.name.text, "machine", low, high, c.default, None, c.span), c.span)
+    return ir.ConstantDecl(ir.Param(c.name.text, "machine", low, high, c.default, None, c.span), c.span)
 
 
 # Routines: parameters, lets, operands and body of a kernel or an instruction, in dependency order.
@@ -201,20 +182,20 @@ class _Parts:
     """The parts of one routine that are resolved so far."""
 
     scope: Scope
-    params: list[Param] = field(default_factory=list[Param])
-    lets: list[Let] = field(default_factory=list[Let])
-    operands: list[Operand] = field(default_factory=list[Operand])
-    where: list[Constraint] = field(default_factory=list[Constraint])
-    body: list[Stmt] = field(default_factory=list[Stmt])
-    requires: list[Require] = field(default_factory=list[Require])
-    settings: list[Setting] = field(default_factory=list[Setting])
+    params: list[ir.Param] = field(default_factory=list[ir.Param])
+    lets: list[ir.Let] = field(default_factory=list[ir.Let])
+    operands: list[ir.Operand] = field(default_factory=list[ir.Operand])
+    where: list[ir.Constraint] = field(default_factory=list[ir.Constraint])
+    body: list[ir.Stmt] = field(default_factory=list[ir.Stmt])
+    requires: list[ir.Require] = field(default_factory=list[ir.Require])
+    settings: list[ir.Setting] = field(default_factory=list[ir.Setting])
     numerics: list[str] = field(default_factory=list[str])
     uses: dict[str, list[str]] = field(default_factory=lambda: {"sets": [], "releases": [], "clobbers": []})
 
 
 def resolve_routine(
     r: ast.RoutineSyntax, scope: Scope, findings: TextFindings
-) -> Kernel | Instruction | None:
+) -> ir.Kernel | ir.Instruction | None:
     """Return the typed routine, or None if a part of it is refused. The reasons are recorded in `findings`."""
     before = findings.refused
     parts = _Parts(scope)
@@ -236,10 +217,10 @@ def resolve_routine(
         tuple(parts.where), r.strict, r.span,
     )  # fmt: skip
     if r.kind == "kernel":
-        return Kernel(*shared)
+        return ir.Kernel(*shared)
     uses = (tuple(parts.uses[u]) for u in ("sets", "releases", "clobbers"))
     settings, numerics = tuple(parts.settings), tuple(parts.numerics)
-    return Instruction(*shared, tuple(parts.requires), *uses, settings=settings, numerics=numerics)
+    return ir.Instruction(*shared, tuple(parts.requires), *uses, settings=settings, numerics=numerics)
 
 
 # --- parameters -------------------------------------------------------------------------------------------
@@ -255,7 +236,7 @@ def _add_param(p: ast.ParamSyntax, r: ast.RoutineSyntax, parts: _Parts, findings
         parts.scope = parts.scope.with_broken(p.name.text)
 
 
-def resolve_param(p: ast.ParamSyntax, routine: str, scope: Scope) -> Param:
+def resolve_param(p: ast.ParamSyntax, routine: str, scope: Scope) -> ir.Param:
     """Return a parameter with its kind, range and default. Raises: TypeProblem."""
     if scope.indices.get(p.name.text) != "constant":
         check_free(p.name, scope, "parameter")
@@ -282,10 +263,10 @@ def resolve_param(p: ast.ParamSyntax, routine: str, scope: Scope) -> Param:
         )
     low, high = resolve_bounds(p.bounds, scope, p.name.text) if p.bounds else (None, None)
     _check_default(p, low, high, dtype is not None)
-    return Param(p.name.text, kind, low, high, p.default, dtype, p.span)
+    return ir.Param(p.name.text, kind, low, high, p.default, dtype, p.span)
 
 
-def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
+def _param_kind(p: ast.ParamSyntax, routine: str) -> ir.ParamKind:
     if routine == "kernel":
         if p.kind not in (None, "scalar"):
             raise problem_at(
@@ -360,7 +341,9 @@ def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, finding
         case ast.LetSyntax(name, value, span):
             with findings.collect():
                 check_free(name, parts.scope, "let")
-                parts.lets.append(Let(name.text, resolve_index(value, parts.scope, f"`{name.text}`"), span))
+                parts.lets.append(
+                    ir.Let(name.text, resolve_index(value, parts.scope, f"`{name.text}`"), span)
+                )
                 parts.scope = parts.scope.with_index(name.text, "let")
                 return
             if name.text not in parts.scope.names:
@@ -372,7 +355,7 @@ def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, finding
         case ast.StateUseSyntax(kind, name, _):
             with findings.collect():
                 _only_instructions(r, kind, item)
-                expected = MemoryDecl if kind == "clobbers" else StateDecl
+                expected = ir.MemoryDecl if kind == "clobbers" else ir.StateDecl
                 known = [d.name for d in parts.scope.known.declarations if isinstance(d, expected)]
                 if name.text not in known:
                     what = "memory" if kind == "clobbers" else "state"
@@ -404,24 +387,24 @@ def _add_state_field(item: ast.RequireSyntax, parts: _Parts) -> None:
     ref = _state_field(item, parts.scope)
     if item.kind == "requires":
         value = resolve_index(item.value, parts.scope, "a required value")
-        parts.requires.append(Require(ref, value, item.span))
+        parts.requires.append(ir.Require(ref, value, item.span))
     else:
         value = resolve_index(item.value, parts.scope, "the value of a field")
-        parts.settings.append(Setting(ref, value, item.span))
+        parts.settings.append(ir.Setting(ref, value, item.span))
 
 
-def _state_field(item: ast.RequireSyntax, scope: Scope) -> StateRef:
-    states = {d.name: d for d in scope.known.declarations if isinstance(d, StateDecl)}
+def _state_field(item: ast.RequireSyntax, scope: Scope) -> ir.StateRef:
+    states = {d.name: d for d in scope.known.declarations if isinstance(d, ir.StateDecl)}
     if item.state.text not in states:
         raise unknown_name("unknown-state", "state", item.state, states)
     fields = {f.name: f for f in states[item.state.text].fields}
     if item.field.text not in fields:
         raise unknown_name("unknown-field", f"field of `{item.state.text}`", item.field, fields)
     index = _field_index(item, fields[item.field.text], scope)
-    return StateRef(item.state.text, item.field.text, index)
+    return ir.StateRef(item.state.text, item.field.text, index)
 
 
-def _field_index(item: ast.RequireSyntax, target: StateField, scope: Scope) -> str | int | None:
+def _field_index(item: ast.RequireSyntax, target: ir.StateField, scope: Scope) -> str | int | None:
     match item.index:
         case None if target.count is None:
             return None

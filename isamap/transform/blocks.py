@@ -26,16 +26,8 @@ from isamap.ir.dependences import check_dependences
 from isamap.ir.facts import known_facts
 from isamap.ir.substitute import substitute_stmt
 from isamap.source import UsageProblem, dataclass, replace
+from isamap.transform import rewrite
 from isamap.transform.block_check import Samples, check_blocks
-from isamap.transform.rewrite import (
-    accesses,
-    alone,
-    free_name,
-    is_accepted,
-    line_of,
-    map_accesses,
-    with_statements,
-)
 from isamap.transform.shared_elements import Conflicts, never_meet, writes_all
 from isamap.transform.statements import Statement, in_ordered_loops, statements
 
@@ -100,7 +92,7 @@ def share_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset
             break
         kept |= whole
     after = _build_kernel(kernel, members, rows, blocks.axis)
-    if not is_accepted(kernel, after, batched=True):
+    if not rewrite.is_accepted(kernel, after, batched=True):
         return "what comes of it is not a kernel"
     samples = _samples(members.extent, blocks.size) if members.are_independent else None
     said = check_blocks(kernel, after, members.dimensions, samples)
@@ -164,7 +156,7 @@ def _rows(members: Members, span: Span) -> Rows:
                 of[n] = _filling(s, members, n, held[target.buffer])
             if of[n][0] >= of[n][1]:
                 continue
-            for r in accesses(s):
+            for r in rewrite.accesses(s):
                 if r.buffer in members.shrunk:
                     need = _subscript_range(r.index[members.shrunk[r.buffer]], s, members.rows[n], of[n])
                     a = held.get(r.buffer, need)
@@ -211,14 +203,14 @@ def _extent_of(axis: Axis) -> int:
 
 def _build_kernel(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: str) -> Kernel:
     """Return the kernel with a loop for each run of consecutive blocks at equal distances."""
-    iteration = free_name(kernel, f"{axis}_block")
+    iteration = rewrite.free_name(kernel, f"{axis}_block")
     numbers = count(1 + max((n for s in members.given for n in s.ordered_loops), default=0))
     first, last = min(members.rows), max(members.rows)
     inside = [s for run in _runs(rows) for s in _run_blocks(members, run, iteration, numbers)]
     moved = (members.given[n] for n in members.moved)
     operands = [_shrink_shape(o, members, rows) for o in kernel.operands]
     every = (*members.given[:first], *moved, *inside, *members.given[last + 1 :])
-    return with_statements(kernel, every, operands)
+    return rewrite.with_statements(kernel, every, operands)
 
 
 def _runs(rows: Sequence[Rows]) -> Iterator[tuple[Rows, ...]]:
@@ -256,7 +248,7 @@ def _run_blocks(
     for n, span in first.of.items():
         s, name = members.given[n], members.rows[n]
         cut = _cut_rows(s, name, start(span, following.of[n]), span[1] - span[0])
-        cut = map_accesses(cut, lambda r: _held_read(r, members, held))
+        cut = rewrite.map_accesses(cut, lambda r: _held_read(r, members, held))
         outer, own = cut.sequence[: members.depth], cut.sequence[members.depth :]
         yield replace(
             cut,
@@ -323,7 +315,7 @@ class Members:
     @property
     def fits(self) -> bool:
         """Return whether shrinking arrays are only read at rows of the block, which fillers write."""
-        reads = ((r, name) for n, name in self.rows.items() for r in accesses(self.given[n]))
+        reads = ((r, name) for n, name in self.rows.items() for r in rewrite.accesses(self.given[n]))
         return all(
             str(r.index[self.shrunk[r.buffer]]) == name for r, name in reads if r.buffer in self.shrunk
         )
@@ -343,7 +335,7 @@ class Members:
         """The dimension in which each written array is split. Arrays that are not split are omitted."""
         at: dict[str, set[int]] = {}
         for n, name in self.rows.items():
-            for r in accesses(self.given[n]):
+            for r in rewrite.accesses(self.given[n]):
                 plain = {d for d, i in enumerate(r.index) if str(i) == name}
                 at[r.buffer] = at.get(r.buffer, plain) & plain
         return {name: min(at[name]) for name in sorted(self.written) if at[name]} | self.shrunk
@@ -395,7 +387,7 @@ def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
     inside: list[tuple[Statement, Stmt]] = []
     for n in sorted(members.rows):
         s = members.given[n]
-        inside.append((s, alone(replace(s, axes=tuple(a for a in s.axes if a.name != axis)))))
+        inside.append((s, rewrite.alone(replace(s, axes=tuple(a for a in s.axes if a.name != axis)))))
     body = in_ordered_loops(inside, lambda a, inner: Loop((a,), inner, ordered=True))
     whole = Loop((Axis(axis, Index.of(members.extent)),), body)
     return not any(check_dependences(replace(kernel, body=(whole,)), known_facts(kernel)))
@@ -435,7 +427,7 @@ def _follow_temporaries(
             rows[n] = axis
         else:
             continue
-        for r in accesses(s):
+        for r in rewrite.accesses(s):
             if r.buffer in may_shrink:
                 at = [d for d, i in enumerate(r.index) if rows[n] in i.symbols]
                 if (
@@ -445,7 +437,7 @@ def _follow_temporaries(
                 ):
                     return rows, shrunk, r.buffer
     for n, s in enumerate(given):
-        for r in accesses(s):
+        for r in rewrite.accesses(s):
             if r.buffer in shrunk and n not in rows:
                 return rows, shrunk, r.buffer
     return rows, shrunk, None
@@ -482,19 +474,19 @@ def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
     """Yield accesses to arrays that may read a result of a later block."""
     cut = members.dimensions
     for n in members.rows:
-        for r in accesses(members.given[n]):
+        for r in rewrite.accesses(members.given[n]):
             if r.buffer not in members.written:
                 continue
             early = n in members.fillers and not members.fits
             if r.buffer not in cut or early or r.buffer in of.whole:
-                yield f"`{line_of(members.given[n])}` may read a later block's result in `{r.buffer}`"
+                yield f"`{rewrite.line_of(members.given[n])}` may read a later block's result in `{r.buffer}`"
 
 
 def _find_remaining(members: Members, of: Conflicts) -> Iterator[str]:
     """Yield temporaries with values that survive from one iteration of an ordered loop to the next."""
     for name in members.shrunk:
         own = [members.given[n] for n in sorted(members.rows)]
-        touching = [s for s in own if any(r.buffer == name for r in accesses(s))]
+        touching = [s for s in own if any(r.buffer == name for r in rewrite.accesses(s))]
         reading = (i for i, s in enumerate(touching) if s.assign.op or _is_read(name, s))
         filling = touching[: next(reading, len(touching))]
         if own[0].sequence and not writes_all(filling, of.kernel.operand(name), of):
@@ -502,7 +494,7 @@ def _find_remaining(members: Members, of: Conflicts) -> Iterator[str]:
 
 
 def _is_read(name: str, s: Statement) -> bool:
-    return any(r.buffer == name for r in accesses(s)[1:])
+    return any(r.buffer == name for r in rewrite.accesses(s)[1:])
 
 
 def _find_immovable(members: Members, of: Conflicts) -> Iterator[str]:
@@ -510,4 +502,4 @@ def _find_immovable(members: Members, of: Conflicts) -> Iterator[str]:
     for n in members.moved:
         for m in members.rows:
             if m < n and not never_meet(members.given[m], members.given[n], of):
-                yield f"`{line_of(members.given[n])}` needs `{line_of(members.given[m])}` as a whole"
+                yield f"`{rewrite.line_of(members.given[n])}` needs `{rewrite.line_of(members.given[m])}` as a whole"

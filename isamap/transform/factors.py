@@ -21,16 +21,8 @@ from isamap.ir.index import ZERO, Index, product
 from isamap.ir.nodes import Assign, Axis, Call, Const, Expr, Kernel, Operand, Read
 from isamap.ir.walk import reads, symbols, walk
 from isamap.source.records import dataclass, field, replace
+from isamap.transform import rewrite
 from isamap.transform.guards import identity_of
-from isamap.transform.rewrite import (
-    Rewrite,
-    accesses,
-    free_name,
-    is_accepted,
-    is_rewritable,
-    line_of,
-    with_statements,
-)
 from isamap.transform.shared_elements import Conflicts, sums_in_any_order
 from isamap.transform.statements import Statement, statements
 
@@ -42,7 +34,7 @@ _OPEN_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Factorisation(Rewrite):
+class Factorisation(rewrite.Rewrite):
     """A rewrite that factors a product.
 
     Units: `flops_before` and `flops_after` are operations of the original statement, and of those that
@@ -60,7 +52,7 @@ def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
 
     Open sizes count as 64 in that comparison, sizes with a default as that.
     """
-    if not is_rewritable(kernel):
+    if not rewrite.is_rewritable(kernel):
         return ()
     found = [f for n in range(len(statements(kernel))) for f in _of_statement(kernel, n)]
     sizes = _typical(kernel, found)
@@ -94,12 +86,12 @@ def _factorisation(
     if not all(of.positive(e) for o in temporaries for e in o.shape):
         return None
     rest = (*given[:number], *after, *given[number + 1 :])
-    rewritten = with_statements(kernel, rest, (*kernel.operands, *temporaries))
-    if not is_accepted(kernel, rewritten):
+    rewritten = rewrite.with_statements(kernel, rest, (*kernel.operands, *temporaries))
+    if not rewrite.is_accepted(kernel, rewritten):
         return None
     before, behind = _flops(given[number]), sum(map(_flops, after), ZERO)
     kept = sum((product(o.shape) for o in temporaries), ZERO)
-    lines = [f"`{line_of(a)}`" for a in after if not isinstance(a.assign.value, Const)]
+    lines = [f"`{rewrite.line_of(a)}`" for a in after if not isinstance(a.assign.value, Const)]
     step = f"factorisation: {', then '.join(lines)}: `{behind}` operations in place of `{before}`"
     return Factorisation(rewritten, (step,), number, before, behind, kept)
 
@@ -160,7 +152,7 @@ def _can_be_split(kernel: Kernel, s: Statement, given: _Product) -> bool:
         2 <= len(given.moving) <= _MOST_FACTORS
         and not (kernel.strict and s.accumulator.is_float)
         and sums_in_any_order(kernel, target, a.op)
-        and all(r.buffer != target.name for r in accesses(s)[1:])
+        and all(r.buffer != target.name for r in rewrite.accesses(s)[1:])
     )
 
 
@@ -242,7 +234,7 @@ class _Factoring:
         assert op is not None, "only sums are taken apart"
         taken = replace(self.kernel, operands=(*self.kernel.operands, *self.temporaries))
         factors = [self.product.moving[n] for n in _leaves(tree)]
-        name = free_name(
+        name = rewrite.free_name(
             taken, "_".join(dict.fromkeys(r.buffer for f in factors for r in reads(f))) or "part"
         )
         self.temporaries.append(Operand(name, "temp", dtype, tuple(a.extent for a in kept)))

@@ -14,22 +14,9 @@ from functools import reduce
 from itertools import product
 from math import gcd, lcm, prod
 
+from isamap.ir import nodes as ir
 from isamap.ir.facts import inside_conditions
 from isamap.ir.index import ZERO, Index, Mod, index_max, index_min
-from isamap.ir.nodes import (
-    Assign,
-    Axis,
-    Call,
-    Const,
-    Expr,
-    IndexValue,
-    Kernel,
-    Loop,
-    Operand,
-    Read,
-    Scalar,
-    Stmt,
-)
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.substitute import substitute_expr, substitute_routine, substitute_stmt
 from isamap.ir.walk import conjuncts, symbols, with_parts
@@ -40,7 +27,7 @@ from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_ord
 from isamap.transform.statements import Statement, both_hold, identity_of, in_ordered_loops, statements
 
 
-def make_guards_explicit(kernel: Kernel) -> Kernel:
+def make_guards_explicit(kernel: ir.Kernel) -> ir.Kernel:
     """Return the kernel as single statements without guards, fills and `let` names."""
     # The kernel with `let` names substituted, because the sizes of a program are its parameters.
     bindings: dict[str, Index | int] = {}
@@ -50,7 +37,7 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         replace(substitute_routine(kernel, bindings), lets=()) if bindings else kernel
     )
     builder = _Builder({o.name for o in kernel.operands})
-    found: list[tuple[Statement, Stmt]] = []
+    found: list[tuple[Statement, ir.Stmt]] = []
     around: tuple[int, ...] = ()
     for statement in (bound_loops(part) for s in statements(kernel) for part in by_remainders(s, kernel)):
         if statement.ordered_loops != around:  # what was padded before the loop may be written inside it
@@ -60,7 +47,7 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         buffer, kept = statement.assign.target.buffer, fill_loose_reads(statement, kernel)
         loose = writes_loosely(kept, kernel)
         kept = without_bounds(kept, kernel)
-        back: list[Stmt] = []
+        back: list[ir.Stmt] = []
         if loose:
             target, back = builder.with_margins(kept.assign.target, kernel, extents)
             kept = replace(kept, assign=replace(kept.assign, target=target))
@@ -72,23 +59,23 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         found.append((statement, _in_loops(statement.axes, assign)))
         found += [(statement, copy) for copy in back]
         builder.forget(buffer)
-    body = in_ordered_loops(found, lambda axis, inner: Loop((axis,), inner, ordered=True))
+    body = in_ordered_loops(found, lambda axis, inner: ir.Loop((axis,), inner, ordered=True))
     return replace(kernel, operands=(*kernel.operands, *builder.temps), body=body)
 
 
-def _with_zeros_outside(kernel: Kernel) -> Kernel:
+def _with_zeros_outside(kernel: ir.Kernel) -> ir.Kernel:
     """Return the kernel with zeroing statements for outputs that are zero where nothing is assigned."""
-    zeros: list[Stmt] = []
+    zeros: list[ir.Stmt] = []
     for o in kernel.operands:
         if o.role == "out" and o.outside == "zero":
-            axes = tuple(Axis(f"i{d}", size) for d, size in enumerate(o.shape))
-            here = Read(o.name, tuple(Index.of(a.name) for a in axes), o.dtype)
-            assign = Assign(here, None, zero_like(o.dtype))
-            zeros.append(Loop(axes, (assign,)) if axes else assign)
+            axes = tuple(ir.Axis(f"i{d}", size) for d, size in enumerate(o.shape))
+            here = ir.Read(o.name, tuple(Index.of(a.name) for a in axes), o.dtype)
+            assign = ir.Assign(here, None, zero_like(o.dtype))
+            zeros.append(ir.Loop(axes, (assign,)) if axes else assign)
     return replace(kernel, body=(*zeros, *kernel.body)) if zeros else kernel
 
 
-def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
+def _in_loops(axes: tuple[ir.Axis, ...], assign: ir.Assign) -> ir.Stmt:
     """Return the statement in its loops, ordered over axes whose iterations would add to one element.
 
     `Y[i + j] += …` runs over j in order, so that iterations over i meet in no element.
@@ -99,12 +86,12 @@ def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
         ordered.append(_least(free, assign.target.index))
         del free[ordered[-1]]
     inner = tuple(a for a in axes if a.name not in ordered)
-    stmt: Stmt = Loop(inner, (assign,)) if inner else assign
+    stmt: ir.Stmt = ir.Loop(inner, (assign,)) if inner else assign
     outer = tuple(a for a in axes if a.name in ordered)
-    return Loop(outer, (stmt,), ordered=True) if outer else stmt
+    return ir.Loop(outer, (stmt,), ordered=True) if outer else stmt
 
 
-def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
+def is_summed_everywhere(statement: Statement, kernel: ir.Kernel) -> bool:
     """Return whether a guard excludes whole sums and not single terms. All sums are then computed.
 
     A guard inside of the sum would be in the way of every instruction that computes the terms.
@@ -134,19 +121,19 @@ def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
     return min(reversed(free), key=key)
 
 
-def _guarded_value(statement: Statement) -> Expr:
+def _guarded_value(statement: Statement) -> ir.Expr:
     """Return the value with the guard inside, so that excluded iterations change nothing."""
     assign = statement.assign
     if assign.guard is None:
         return assign.value
     if assign.op is None:
-        return Call("select", (assign.guard, assign.value, assign.target), assign.value.dtype)
+        return ir.Call("select", (assign.guard, assign.value, assign.target), assign.value.dtype)
     nothing = identity_of(assign.op, assign.value.dtype)
-    return Call("select", (assign.guard, assign.value, nothing), assign.value.dtype)
+    return ir.Call("select", (assign.guard, assign.value, nothing), assign.value.dtype)
 
 
 # What is padded to which sizes, with what, and where it begins.
-_Padding = tuple[Read, Expr, tuple[tuple[str, Index], ...]]
+_Padding = tuple[ir.Read, ir.Expr, tuple[tuple[str, Index], ...]]
 
 
 @dataclass
@@ -154,13 +141,13 @@ class _Builder:
     """A collector of padded arrays: one per array, subscript and fill."""
 
     taken: set[str]
-    temps: list[Operand] = field(default_factory=list[Operand])
-    pending: list[Stmt] = field(default_factory=list[Stmt])
+    temps: list[ir.Operand] = field(default_factory=list[ir.Operand])
+    pending: list[ir.Stmt] = field(default_factory=list[ir.Stmt])
     known: dict[_Padding, tuple[str, tuple[Index, ...]]] = field(
         default_factory=dict["_Padding", tuple[str, tuple[Index, ...]]]
     )
 
-    def take_pending(self) -> list[Stmt]:
+    def take_pending(self) -> list[ir.Stmt]:
         found, self.pending = self.pending, []
         return found
 
@@ -168,19 +155,21 @@ class _Builder:
         """Forget the padded copies of an array, which are outdated once it is written."""
         self.known = {key: name for key, name in self.known.items() if key[0].buffer != buffer}
 
-    def plain(self, expr: Expr, kernel: Kernel, extents: dict[str, Index]) -> Expr:
+    def plain(self, expr: ir.Expr, kernel: ir.Kernel, extents: dict[str, Index]) -> ir.Expr:
         """Return the expression with reads of padded arrays in place of reads with a fill."""
         match expr:
-            case Read(fill=fill) if fill is not None:
+            case ir.Read(fill=fill) if fill is not None:
                 return self._pad_read(expr, fill, kernel, extents)
-            case Call("select", (condition, Read(fill=Const()) as read, (Const() | Scalar()) as value)) if (
-                _is_inside(condition, read, kernel, extents)
-            ):
+            case ir.Call(
+                "select", (condition, ir.Read(fill=ir.Const()) as read, (ir.Const() | ir.Scalar()) as value)
+            ) if _is_inside(condition, read, kernel, extents):
                 return self._pad_read(read, value, kernel, extents)
             case _:
                 return with_parts(expr, lambda part: self.plain(part, kernel, extents))
 
-    def _pad_read(self, read: Read, fill: Expr, kernel: Kernel, extents: dict[str, Index]) -> Read:
+    def _pad_read(
+        self, read: ir.Read, fill: ir.Expr, kernel: ir.Kernel, extents: dict[str, Index]
+    ) -> ir.Read:
         shape = kernel.operand(read.buffer).shape
         ranges = [_range(i, extents, read) for i in read.index]
         if all(_inside(low, high, size) for (low, high), size in zip(ranges, shape, strict=True)):
@@ -188,12 +177,12 @@ class _Builder:
         lows = tuple(low for low, _ in ranges)
         sizes = tuple(high - low + 1 for low, high in ranges)
         name = self._pad(read, fill, shape, ranges, sizes)
-        return Read(name, tuple(i - low for i, low in zip(read.index, lows, strict=True)), read.dtype)
+        return ir.Read(name, tuple(i - low for i, low in zip(read.index, lows, strict=True)), read.dtype)
 
     def _pad(
         self,
-        read: Read,
-        fill: Expr,
+        read: ir.Read,
+        fill: ir.Expr,
         shape: tuple[Index, ...],
         ranges: list[tuple[Index, Index]],
         sizes: tuple[Index, ...],
@@ -204,16 +193,16 @@ class _Builder:
             return self.known[key][0]
         name = self._fresh(f"{read.buffer}_padded")
         self.known[key] = (name, sizes)
-        self.temps.append(Operand(name, "temp", read.dtype, sizes))
-        axes = tuple(Axis(f"i{d}", s) for d, s in enumerate(sizes))
+        self.temps.append(ir.Operand(name, "temp", read.dtype, sizes))
+        axes = tuple(ir.Axis(f"i{d}", s) for d, s in enumerate(sizes))
         here = tuple(Index.of(a.name) for a in axes)
-        self.pending.append(Loop(axes, (Assign(Read(name, here, read.dtype), None, fill),)))
+        self.pending.append(ir.Loop(axes, (ir.Assign(ir.Read(name, here, read.dtype), None, fill),)))
         self.pending += _common_part(read, shape, name, ranges)
         return name
 
     def with_margins(
-        self, target: Read, kernel: Kernel, extents: dict[str, Index]
-    ) -> tuple[Read, list[Stmt]]:
+        self, target: ir.Read, kernel: ir.Kernel, extents: dict[str, Index]
+    ) -> tuple[ir.Read, list[ir.Stmt]]:
         """Return the target in an array with room for all of its subscripts, and the statements that copy it back.
 
         Old values are copied in. The margins hold values that are never read.
@@ -222,15 +211,15 @@ class _Builder:
         ranges = [_range(i, extents, target) for i in target.index]
         sizes = tuple(high - low + 1 for low, high in ranges)
         name = self._fresh(f"{target.buffer}_with_margins")
-        self.temps.append(Operand(name, "temp", operand.dtype, sizes, accumulate=operand.accumulate))
+        self.temps.append(ir.Operand(name, "temp", operand.dtype, sizes, accumulate=operand.accumulate))
         self.pending += _common_part(target, operand.shape, name, ranges)
         inside = tuple(i - low for i, (low, _) in zip(target.index, ranges, strict=True))
         back = _common_part(target, operand.shape, name, ranges, back=True)
         return replace(target, buffer=name, index=inside), back
 
     def summed_everywhere(
-        self, statement: Statement, kernel: Kernel, extents: dict[str, Index]
-    ) -> tuple[Statement, list[Stmt]]:
+        self, statement: Statement, kernel: ir.Kernel, extents: dict[str, Index]
+    ) -> tuple[Statement, list[ir.Stmt]]:
         """Return the sum without its guard, in a separate array, and the guarded statements that store it.
 
         It starts from the old values, so that its terms are added in the same order.
@@ -241,12 +230,12 @@ class _Builder:
         free = tuple(a for a in statement.axes if a not in statement.reduction_axes)
         name = self._fresh(f"{operand.name}_everywhere")
         shape = tuple(a.extent for a in free)
-        self.temps.append(Operand(name, "temp", operand.dtype, shape, accumulate=operand.accumulate))
-        cell = Read(name, tuple(Index.of(a.name) for a in free), operand.dtype)
+        self.temps.append(ir.Operand(name, "temp", operand.dtype, shape, accumulate=operand.accumulate))
+        cell = ir.Read(name, tuple(Index.of(a.name) for a in free), operand.dtype)
         old = replace(assign.target, span=None)
-        kept = Call("select", (self.plain(guard, kernel, extents), cell, old), operand.dtype)
-        self.pending.append(_in_loops(free, Assign(cell, None, old)))
-        back = _in_loops(free, Assign(assign.target, None, kept))
+        kept = ir.Call("select", (self.plain(guard, kernel, extents), cell, old), operand.dtype)
+        self.pending.append(_in_loops(free, ir.Assign(cell, None, old)))
+        back = _in_loops(free, ir.Assign(assign.target, None, kept))
         return replace(statement, assign=replace(assign, target=cell, guard=None)), [back]
 
     def _fresh(self, name: str) -> str:
@@ -256,7 +245,7 @@ class _Builder:
         return name
 
 
-def _is_inside(condition: Expr, read: Read, kernel: Kernel, extents: dict[str, Index]) -> bool:
+def _is_inside(condition: ir.Expr, read: ir.Read, kernel: ir.Kernel, extents: dict[str, Index]) -> bool:
     """Return whether a condition states that a read is inside its array, and nothing else."""
     said = _parts(condition)
     shape = kernel.operand(read.buffer).shape
@@ -267,34 +256,34 @@ def _is_inside(condition: Expr, read: Read, kernel: Kernel, extents: dict[str, I
     )
 
 
-def _parts(condition: Expr) -> frozenset[Expr]:
+def _parts(condition: ir.Expr) -> frozenset[ir.Expr]:
     match condition:
-        case Call("and", (left, right)):
+        case ir.Call("and", (left, right)):
             return _parts(left) | _parts(right)
         case _:
             return frozenset((condition,))
 
 
 def _common_part(
-    read: Read,
+    read: ir.Read,
     shape: tuple[Index, ...],
     name: str,
     ranges: list[tuple[Index, Index]],
     *,
     back: bool = False,
-) -> list[Stmt]:
+) -> list[ir.Stmt]:
     """Return the copy of the elements that the padded array `name` and the array of an access share."""
     starts = tuple(index_max(0, low) for low, _ in ranges)
     ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
     counts = tuple(_at_least_zero(e - s + 1) for e, s in zip(ends, starts, strict=True))
     if any(c.value is not None and c.value <= 0 for c in counts):
         return []
-    axes = tuple(Axis(f"i{d}", c) for d, c in enumerate(counts))
+    axes = tuple(ir.Axis(f"i{d}", c) for d, c in enumerate(counts))
     here = tuple(Index.of(a.name) for a in axes)
     shifted = tuple(i + s - low for i, s, (low, _) in zip(here, starts, ranges, strict=True))
-    mine = Read(name, shifted, read.dtype)
-    theirs = Read(read.buffer, tuple(i + s for i, s in zip(here, starts, strict=True)), read.dtype)
-    return [Loop(axes, (Assign(theirs, None, mine) if back else Assign(mine, None, theirs),))]
+    mine = ir.Read(name, shifted, read.dtype)
+    theirs = ir.Read(read.buffer, tuple(i + s for i, s in zip(here, starts, strict=True)), read.dtype)
+    return [ir.Loop(axes, (ir.Assign(theirs, None, mine) if back else ir.Assign(mine, None, theirs),))]
 
 
 def _at_least_zero(count: Index) -> Index:
@@ -308,7 +297,7 @@ def _inside(low: Index, high: Index, size: Index) -> bool:
     return low.value is not None and low.value >= 0 and gap is not None and gap >= 0
 
 
-def _range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, Index]:
+def _range(index: Index, extents: dict[str, Index], read: ir.Read) -> tuple[Index, Index]:
     """Return the smallest and the largest value of a subscript over the loops."""
     low = high = ZERO
     for monomial, coefficient in index.terms:
@@ -377,7 +366,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 }
 
 
-def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]:
+def by_remainders(statement: Statement, kernel: ir.Kernel) -> tuple[Statement, ...]:
     """Return statements that replace one whose guard tests remainders of axes, else the statement itself.
 
     They may run in any order: iterations over unordered axes are independent of each other, and if several
@@ -385,7 +374,7 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
     """
     conditions = conjuncts(statement.assign.guard)
     steps: dict[str, int] = {}
-    split: list[Expr] = []
+    split: list[ir.Expr] = []
     for condition in conditions:
         periods = _periods(condition, statement)
         if periods:
@@ -410,10 +399,10 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
     return parts or (statement,)  # a kernel that performs nothing has a statement, too
 
 
-def _periods(condition: Expr, statement: Statement) -> dict[str, int]:
+def _periods(condition: ir.Expr, statement: Statement) -> dict[str, int]:
     """Return the period of a condition along each axis, or {} if it depends on anything else."""
     match condition:
-        case Call(op, (left, right)) if op in _COMPARISONS:
+        case ir.Call(op, (left, right)) if op in _COMPARISONS:
             remainders = [m for side in (left, right) for m in _remainders(side)]
         case _:
             return {}
@@ -432,8 +421,8 @@ def _periods(condition: Expr, statement: Statement) -> dict[str, int]:
     return periods if _decide(substitute_expr(condition, start)) is not None else {}
 
 
-def _remainders(side: Expr) -> Iterator[Mod]:
-    if isinstance(side, IndexValue):
+def _remainders(side: ir.Expr) -> Iterator[Mod]:
+    if isinstance(side, ir.IndexValue):
         yield from (atom for monomial, _ in side.index.terms for atom in monomial if isinstance(atom, Mod))
 
 
@@ -442,22 +431,22 @@ def _move_axes(steps: Mapping[str, int], at: Mapping[str, int]) -> dict[str, Ind
     return {name: step * Index.of(name) + at[name] for name, step in steps.items()}
 
 
-def _holds(condition: Expr, moved: Mapping[str, Index | int]) -> bool:
+def _holds(condition: ir.Expr, moved: Mapping[str, Index | int]) -> bool:
     decided = _decide(substitute_expr(condition, moved))
     assert decided is not None, "a condition that is decided for one remainder is so for all"
     return decided
 
 
-def _decide(condition: Expr) -> bool | None:
+def _decide(condition: ir.Expr) -> bool | None:
     """Return whether a comparison of numbers holds, or None for other conditions."""
     match condition:
-        case Call(op, (Const(int(left)), Const(int(right)))) if op in _COMPARISONS:
+        case ir.Call(op, (ir.Const(int(left)), ir.Const(int(right)))) if op in _COMPARISONS:
             return _COMPARISONS[op](left, right)
         case _:
             return None
 
 
-def _in_any_order(statement: Statement, kernel: Kernel, chosen: list[dict[str, int]]) -> bool:
+def _in_any_order(statement: Statement, kernel: ir.Kernel, chosen: list[dict[str, int]]) -> bool:
     """Return whether the parts may add to their elements in any order without rounding twice."""
     if statement.assign.op is None:
         return True
@@ -481,9 +470,9 @@ def _part(
     statement: Statement,
     extents: Mapping[str, Index],
     moved: Mapping[str, Index | int],
-    rest: tuple[Expr, ...],
+    rest: tuple[ir.Expr, ...],
 ) -> Statement:
     assign = substitute_stmt(replace(statement.assign, guard=reduce(both_hold, rest, None)), moved)
-    assert isinstance(assign, Assign)
+    assert isinstance(assign, ir.Assign)
     axes = tuple(replace(a, extent=extents.get(a.name, a.extent)) for a in statement.axes)
     return replace(statement, axes=axes, assign=assign)

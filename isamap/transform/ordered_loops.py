@@ -37,15 +37,7 @@ from itertools import count
 
 from isamap.ir import Assign, Axis, Index, Kernel, Operand, Read
 from isamap.source.records import replace
-from isamap.transform.rewrite import (
-    Rewrite,
-    accesses,
-    free_name,
-    is_accepted,
-    line_of,
-    map_accesses,
-    with_statements,
-)
+from isamap.transform import rewrite
 from isamap.transform.shared_elements import (
     Conflicts,
     Needs,
@@ -60,7 +52,7 @@ from isamap.transform.shared_elements import (
 from isamap.transform.statements import Statement, statements
 
 
-def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
+def hoistings(kernel: Kernel) -> Iterator[rewrite.Rewrite]:
     """Yield the kernel with sums moved out of an ordered loop, for each loop with sums to move."""
     for loop in sequential_loops(statements(kernel)):
         for behind in (False, True):
@@ -72,13 +64,13 @@ def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
 # --- taking out -------------------------------------------------------------------------------------------
 
 
-def _hoist_sums(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
+def _hoist_sums(kernel: Kernel, loop: Sequential, *, behind: bool) -> rewrite.Rewrite | None:
     """Return the kernel with sums moved before or after a loop, with the statements that must move along."""
     chosen = find_expandable(kernel, loop)
     taken = movable(*expand(kernel, loop, chosen), behind=behind)
     if not taken:
         return None
-    touched = {r.buffer for n in taken for s in loop.units[n] for r in accesses(s)}
+    touched = {r.buffer for n in taken for s in loop.units[n] for r in rewrite.accesses(s)}
     chosen = tuple(o for o in chosen if o.name in touched)
     expanded, moved_loop = expand(kernel, loop, chosen)
     if not set(taken) <= set(movable(expanded, moved_loop, behind=behind)):
@@ -92,22 +84,22 @@ def _hoist_sums(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | 
 
 def moved_out(
     before: Kernel, kernel: Kernel, loop: Sequential, taken: list[int], steps: list[str], *, behind: bool
-) -> Rewrite | None:
+) -> rewrite.Rewrite | None:
     """Return the kernel with units of a loop moved before or after it, with the axis unordered there."""
     order = in_needed_order(taken, needs(Conflicts.of(kernel, in_order=True), loop))
     out = tuple(without_order(s, loop.depth) for n in order for s in loop.units[n])
     rest = tuple(s for n, unit in enumerate(loop.units) if n not in taken for s in unit)
     middle = (*rest, *out) if behind else (*out, *rest)
-    after = with_statements(kernel, (*loop.before, *middle, *loop.behind))
-    if not is_accepted(before, after):
+    after = rewrite.with_statements(kernel, (*loop.before, *middle, *loop.behind))
+    if not rewrite.is_accepted(before, after):
         return None
     place, name = "behind" if behind else "in front of", loop.axis.name
     steps = steps + [
-        f"fission: `{line_of(s)}` moves {place} `seq {name}` and runs over `{name}` in any order"
+        f"fission: `{rewrite.line_of(s)}` moves {place} `seq {name}` and runs over `{name}` in any order"
         for n in order
         for s in loop.units[n]
     ]
-    return Rewrite(after, tuple(steps))
+    return rewrite.Rewrite(after, tuple(steps))
 
 
 def movable(kernel: Kernel, loop: Sequential, *, behind: bool, only: int | None = None) -> list[int]:
@@ -137,7 +129,7 @@ def find_expandable(kernel: Kernel, loop: Sequential) -> tuple[Operand, ...]:
     of = Conflicts.of(kernel)
     if not of.positive(loop.axis.extent):
         return ()
-    outside = {r.buffer for s in (*loop.before, *loop.behind) for r in accesses(s)}
+    outside = {r.buffer for s in (*loop.before, *loop.behind) for r in rewrite.accesses(s)}
     return tuple(
         o
         for o in kernel.operands
@@ -148,7 +140,7 @@ def find_expandable(kernel: Kernel, loop: Sequential) -> tuple[Operand, ...]:
 def _is_filled_first(operand: Operand, loop: Sequential, of: Conflicts) -> bool:
     filling: list[Statement] = []
     for s in loop.inside:
-        touched = [r for r in accesses(s) if r.buffer == operand.name]
+        touched = [r for r in rewrite.accesses(s) if r.buffer == operand.name]
         if not touched:
             continue
         if s.assign.op is not None or len(touched) > 1:
@@ -170,11 +162,11 @@ def expand(kernel: Kernel, loop: Sequential, operands: Sequence[Operand]) -> tup
             return read
         return replace(read, index=(Index.of(loop.axis.name), *read.index))
 
-    inside = tuple(map_accesses(s, change) for s in loop.inside)
+    inside = tuple(rewrite.map_accesses(s, change) for s in loop.inside)
     larger = tuple(
         replace(o, shape=(loop.axis.extent, *o.shape)) if o.name in names else o for o in kernel.operands
     )
-    after = with_statements(kernel, (*loop.before, *inside, *loop.behind), larger)
+    after = rewrite.with_statements(kernel, (*loop.before, *inside, *loop.behind), larger)
     return after, replace(loop, inside=inside)
 
 
@@ -182,7 +174,7 @@ Group = tuple[int, ...]
 """Numbers of units that need each other, in the order of the text."""
 
 
-def distributions(kernel: Kernel) -> Iterator[Rewrite]:
+def distributions(kernel: Kernel) -> Iterator[rewrite.Rewrite]:
     """Yield the kernel with one ordered loop distributed into several, for each loop that allows it."""
     for loop in sequential_loops(statements(kernel)):
         found = _distribute_loop(kernel, loop)
@@ -190,7 +182,7 @@ def distributions(kernel: Kernel) -> Iterator[Rewrite]:
             yield found
 
 
-def _distribute_loop(kernel: Kernel, loop: Sequential) -> Rewrite | None:
+def _distribute_loop(kernel: Kernel, loop: Sequential) -> rewrite.Rewrite | None:
     chosen = find_expandable(kernel, loop)
     chosen = _shared_temporaries(chosen, loop, _groups(*expand(kernel, loop, chosen)))
     expanded, inside = expand(kernel, loop, chosen)
@@ -207,15 +199,15 @@ def _distribute_loop(kernel: Kernel, loop: Sequential) -> Rewrite | None:
         parts += [
             _in_loop(s, loop.depth, number) if group in ordered else without_order(s, loop.depth) for s in own
         ]
-    after = with_statements(expanded, (*loop.before, *parts, *loop.behind))
-    if not is_accepted(kernel, after):
+    after = rewrite.with_statements(expanded, (*loop.before, *parts, *loop.behind))
+    if not rewrite.is_accepted(kernel, after):
         return None
     name = loop.axis.name
     steps = [
         f"expansion: `{o.name}` gets an axis for `{name}`, for every iteration fills it anew" for o in chosen
     ]
     steps.append(f"fission: `seq {name}` becomes {len(groups)} loops, of which {len(ordered)} are ordered")
-    return Rewrite(after, tuple(steps))
+    return rewrite.Rewrite(after, tuple(steps))
 
 
 def _groups(kernel: Kernel, loop: Sequential) -> list[Group]:
@@ -242,7 +234,7 @@ def _shared_temporaries(
     chosen: Sequence[Operand], loop: Sequential, groups: list[Group]
 ) -> tuple[Operand, ...]:
     """Return the temporaries that more than one group uses."""
-    used = [{r.buffer for n in g for s in loop.units[n] for r in accesses(s)} for g in groups]
+    used = [{r.buffer for n in g for s in loop.units[n] for r in rewrite.accesses(s)} for g in groups]
     return tuple(o for o in chosen if sum(o.name in names for names in used) > 1)
 
 
@@ -251,7 +243,7 @@ def _in_loop(s: Statement, depth: int, number: int) -> Statement:
     return replace(s, ordered_loops=(*s.ordered_loops[:depth], number, *s.ordered_loops[depth + 1 :]))
 
 
-def retentions(kernel: Kernel) -> Iterator[Rewrite]:
+def retentions(kernel: Kernel) -> Iterator[rewrite.Rewrite]:
     """Yield the kernel with one sum moved after its ordered loop, for each sum whose inputs can be copied."""
     for loop in sequential_loops(statements(kernel)):
         if not Conflicts.of(kernel).positive(loop.axis.extent):
@@ -264,10 +256,10 @@ def retentions(kernel: Kernel) -> Iterator[Rewrite]:
                     yield found
 
 
-def _retain_inputs(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | None:
+def _retain_inputs(kernel: Kernel, loop: Sequential, s: Statement) -> rewrite.Rewrite | None:
     """Return the kernel with copies of a sum's changing inputs, and the sum after the loop, or None."""
     changed = {t.assign.target.buffer for t in loop.inside} - {s.assign.target.buffer}
-    names = [n for n in dict.fromkeys(r.buffer for r in accesses(s)) if n in changed]
+    names = [n for n in dict.fromkeys(r.buffer for r in rewrite.accesses(s)) if n in changed]
     if not names:
         return None
     kept: dict[str, Operand] = {}
@@ -275,7 +267,7 @@ def _retain_inputs(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | 
         taken = replace(kernel, operands=(*kernel.operands, *kept.values()))
         o = kernel.operand(name)
         shape = (loop.axis.extent, *o.shape)
-        kept[name] = Operand(free_name(taken, f"{name}_all"), "temp", o.dtype, shape)
+        kept[name] = Operand(rewrite.free_name(taken, f"{name}_all"), "temp", o.dtype, shape)
     t = Index.of(loop.axis.name)
 
     def change(read: Read) -> Read:
@@ -285,16 +277,16 @@ def _retain_inputs(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | 
 
     at = loop.inside.index(s)
     copies = [_copy(kernel, s, kernel.operand(n), kept[n], t) for n in names]
-    inside = (*loop.inside[:at], *copies, map_accesses(s, change), *loop.inside[at + 1 :])
+    inside = (*loop.inside[:at], *copies, rewrite.map_accesses(s, change), *loop.inside[at + 1 :])
     longer = replace(loop, inside=inside)
     operands = (*kernel.operands, *kept.values())
-    changed_kernel = with_statements(kernel, (*loop.before, *inside, *loop.behind), operands)
+    changed_kernel = rewrite.with_statements(kernel, (*loop.before, *inside, *loop.behind), operands)
     return _behind(kernel, changed_kernel, longer, inside[at + len(copies)], names)
 
 
 def _behind(
     before: Kernel, kernel: Kernel, loop: Sequential, s: Statement, names: Sequence[str]
-) -> Rewrite | None:
+) -> rewrite.Rewrite | None:
     number = next(n for n, unit in enumerate(loop.units) if unit == (s,))
     if movable(kernel, loop, behind=True, only=number) != [number]:
         return None
@@ -304,8 +296,8 @@ def _behind(
 
 def _copy(kernel: Kernel, s: Statement, source: Operand, target: Operand, t: Index) -> Statement:
     """Return a statement that copies all elements of an array to the place of an iteration."""
-    own = with_statements(kernel, [s])
-    names = [free_name(own, f"e{d}") for d in range(len(source.shape))]
+    own = rewrite.with_statements(kernel, [s])
+    names = [rewrite.free_name(own, f"e{d}") for d in range(len(source.shape))]
     axes = tuple(Axis(n, e) for n, e in zip(names, source.shape, strict=True))
     here = tuple(Index.of(n) for n in names)
     assign = Assign(Read(target.name, (t, *here), target.dtype), None, Read(source.name, here, source.dtype))

@@ -26,16 +26,8 @@ from isamap.ir.index import bounds
 from isamap.ir.substitute import substitute_expr, substitute_read
 from isamap.ir.walk import map_reads, reads
 from isamap.source.records import dataclass, field, replace
+from isamap.transform import rewrite
 from isamap.transform.margins import zero_like
-from isamap.transform.rewrite import (
-    Rewrite,
-    accesses,
-    free_name,
-    is_accepted,
-    is_rewritable,
-    line_of,
-    with_statements,
-)
 from isamap.transform.statements import Statement, statements
 
 Matrix = tuple[tuple[Fraction, ...], ...]
@@ -212,7 +204,7 @@ def _steps(read: Read) -> list[dict[str, int]] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class WinogradForm(Rewrite):
+class WinogradForm(rewrite.Rewrite):
     """A rewrite of a convolution to products at points. `filters` is the array with the filter taps."""
 
     filters: str
@@ -223,7 +215,7 @@ def winograd_forms(kernel: Kernel) -> tuple[WinogradForm, ...]:
 
     A convolution of groups, of other strides than 1, or in floats narrower than f32 stays as it is.
     """
-    if kernel.strict or not is_rewritable(kernel):
+    if kernel.strict or not rewrite.is_rewritable(kernel):
         return ()
     for number, s in enumerate(statements(kernel)):
         found = _convolution(kernel, s)
@@ -243,17 +235,17 @@ def _form(kernel: Kernel, of: _Convolution, number: int, count: int) -> Winograd
     place = _place_of(kernel, number, of.statement)
     tiled = _Tiled(kernel, of, count, known)
     made = (*place.before, *tiled.statements(place), *place.after)
-    used = {read.buffer for s in made for read in accesses(s)}
+    used = {read.buffer for s in made for read in rewrite.accesses(s)}
     kept = (o for o in kernel.operands if o.role != "temp" or o.name in used)
-    rewritten = with_statements(kernel, made, (*kept, *tiled.made))
+    rewritten = rewrite.with_statements(kernel, made, (*kept, *tiled.made))
     taps = [_size(w.taps) for w in of.windows]
     named = "x".join([str(count)] * len(taps)), "x".join(map(str, taps))
     step = (
-        f"minimal filtering: F({named[0]}, {named[1]}) for `{line_of(of.statement)}` takes "
+        f"minimal filtering: F({named[0]}, {named[1]}) for `{rewrite.line_of(of.statement)}` takes "
         f"{prod(tiled.sizes)} products for each tile in place of {prod(count * n for n in taps)}"
     )
     form = WinogradForm(rewritten, (step,), of.tap.buffer, rounded=rewritten)
-    return form if is_accepted(kernel, rewritten) else None
+    return form if rewrite.is_accepted(kernel, rewritten) else None
 
 
 @dataclass(slots=True)
@@ -300,7 +292,7 @@ class _Tiled:
     # --- axes ---
 
     def _free(self, name: str) -> str:
-        return free_name(self.kernel, name)
+        return rewrite.free_name(self.kernel, name)
 
     @property
     def _points(self) -> tuple[Axis, ...]:
@@ -327,7 +319,7 @@ class _Tiled:
     def _temporary(self, like: Read, *shape: Index | int) -> Callable[..., Read]:
         """Return a function from subscripts to an element of a new temporary, whose name resembles `like`."""
         known = replace(self.kernel, operands=(*self.kernel.operands, *self.made))
-        name, dtype = free_name(known, f"{like.buffer}_points"), self.of.pixel.dtype
+        name, dtype = rewrite.free_name(known, f"{like.buffer}_points"), self.of.pixel.dtype
         self.made.append(Operand(name, "temp", dtype, tuple(map(Index.of, shape))))
         return lambda *index: Read(name, tuple(map(Index.of, index)), dtype)
 
@@ -516,7 +508,9 @@ def _place_of(kernel: Kernel, number: int, s: Statement) -> _Place:
     for n in range(number + 1, len(given)):
         own = assign.target.buffer
         there = [r for r in reads(given[n].assign.value) if r.buffer == own]
-        others = [r for i, g in enumerate(given) if i not in range(number - 1, n + 1) for r in accesses(g)]
+        others = [
+            r for i, g in enumerate(given) if i not in range(number - 1, n + 1) for r in rewrite.accesses(g)
+        ]
         if kernel.operand(own).role != "temp" or len(there) != 1 or any(r.buffer == own for r in others):
             break
         following = _renamed(given[n], there[0], assign.target, axes)
@@ -559,21 +553,21 @@ def split_ahead(kernel: Kernel, given: Sequence[str]) -> tuple[Kernel, Kernel] |
     known, first, second = set(given), list[Statement](), list[Statement]()
     for s in statements(kernel):
         is_ahead = kernel.operand(s.assign.target.buffer).role == "temp" and all(
-            r.buffer in known for r in accesses(s)[1:]
+            r.buffer in known for r in rewrite.accesses(s)[1:]
         )
         is_ahead = is_ahead and bool(reads(s.assign.value))
         (first if is_ahead else second).append(s)
         known |= {s.assign.target.buffer} if is_ahead else set()
     made = {s.assign.target.buffer for s in first}
-    read = {r.buffer for s in second for r in accesses(s)}
+    read = {r.buffer for s in second for r in rewrite.accesses(s)}
     if not first or any(s.assign.target.buffer in made for s in second) or set(given) & read:
         return None
 
     def part(own: Sequence[Statement], role: str, others: set[str]) -> Kernel:
-        used = {r.buffer for s in own for r in accesses(s)}
+        used = {r.buffer for s in own for r in rewrite.accesses(s)}
         operands = (
             replace(o, role=role) if o.name in made & read else o for o in kernel.operands if o.name in used
         )
-        return with_statements(kernel, own, tuple(operands))
+        return rewrite.with_statements(kernel, own, tuple(operands))
 
     return part(first, "out", read), part(second, "in", made)

@@ -17,18 +17,7 @@ from typing import assert_never, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.plan.cost.algebra import (
-    Add,
-    Cases,
-    CeilDiv,
-    Const,
-    Cost,
-    Decision,
-    Max,
-    Mul,
-    OverBlocks,
-    Threshold,
-)
+from isamap.plan.cost import algebra
 from isamap.source.records import dataclass, field
 
 Numbers = NDArray[np.float64]
@@ -40,7 +29,7 @@ Fold = Callable[[Some, Some], Some]
 PLUS, TIMES = cast("Fold", add), cast("Fold", mul)  # whose own types cannot say so
 
 
-def evaluate_all(cost: Cost, values: Values, count: int) -> Numbers:
+def evaluate_all(cost: algebra.Cost, values: Values, count: int) -> Numbers:
     """Return the value for each of `count` assignments, given as arrays by decision. Shapes: (count,).
 
     Raises: KeyError for a decision that is not given. A value without a branch gives nan.
@@ -64,28 +53,28 @@ class _Batch:
     )
 
 
-def _evaluate_batch(cost: Cost, batch: _Batch) -> Some:
+def _evaluate_batch(cost: algebra.Cost, batch: _Batch) -> Some:
     if (known := batch.parts.get(id(cost))) is not None:
         return known
     found: Some
     match cost:
-        case Const(value):
+        case algebra.Const(value):
             return float(value)
-        case Decision(name):
+        case algebra.Decision(name):
             return batch.values[name]
-        case Cases(decision, branches):
+        case algebra.Cases(decision, branches):
             found = _take_branches(decision, branches, batch)
-        case Mul(parts):
+        case algebra.Mul(parts):
             found = reduce(TIMES, [_evaluate_batch(part, batch) for part in parts])
-        case Add(parts):
+        case algebra.Add(parts):
             found = reduce(PLUS, [_evaluate_batch(part, batch) for part in parts])
-        case Threshold(load, limit, below, above):
+        case algebra.Threshold(load, limit, below, above):
             found = _choose_cost(_evaluate_batch(load, batch) > limit, below, above, batch)
-        case Max(parts):
+        case algebra.Max(parts):
             found = reduce(_larger, [_evaluate_batch(part, batch) for part in parts])
-        case CeilDiv(dividend, divisor):
+        case algebra.CeilDiv(dividend, divisor):
             found = _ceildiv(_evaluate_batch(dividend, batch), _evaluate_batch(divisor, batch))
-        case OverBlocks(axes, body):
+        case algebra.OverBlocks(axes, body):
             kinds = block_classes_all(axes, batch.values)
             found = reduce(
                 PLUS, [n * _evaluate_batch(body, _Batch({**batch.values, **made})) for n, made in kinds]
@@ -96,7 +85,7 @@ def _evaluate_batch(cost: Cost, batch: _Batch) -> Some:
     return found
 
 
-def _take_branches(decision: str, branches: tuple[tuple[int, Cost], ...], batch: _Batch) -> Some:
+def _take_branches(decision: str, branches: tuple[tuple[int, algebra.Cost], ...], batch: _Batch) -> Some:
     """Return the branches selected by the values of a decision. Unselected branches are not evaluated."""
     values = batch.values[decision]
     if not isinstance(values, np.ndarray):
@@ -124,7 +113,7 @@ def _assignments_with(decision: str, value: int, batch: _Batch) -> tuple[NDArray
     return found
 
 
-def _choose_cost(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
+def _choose_cost(exceeds: Truths, below: algebra.Cost, above: algebra.Cost, batch: _Batch) -> Some:
     """Return `above` or `below` for each assignment. A cost that no assignment needs is not evaluated."""
     if isinstance(exceeds, bool):
         return _evaluate_batch(above if exceeds else below, batch)

@@ -15,18 +15,7 @@ from typing import assert_never, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.plan.cost.algebra import (
-    Add,
-    Cases,
-    CeilDiv,
-    Const,
-    Cost,
-    Decision,
-    Max,
-    Mul,
-    OverBlocks,
-    Threshold,
-)
+from isamap.plan.cost import algebra
 from isamap.plan.cost.arrays import Numbers, Some, block_classes_all
 from isamap.source.records import dataclass, field, replace
 
@@ -39,7 +28,7 @@ Boxes = Mapping[str, Box]
 NOWHERE = np.array([[np.inf], [-np.inf]])
 
 
-def bounds_all(cost: Cost, boxes: Boxes, count: int) -> Ends:
+def bounds_all(cost: algebra.Cost, boxes: Boxes, count: int) -> Ends:
     """Return lower and upper bounds of the cost in each of `count` boxes. Shapes: (count,) each."""
     ends = {name: _in_fewest(np.array(box, np.float64).reshape(2, -1)) for name, box in boxes.items()}
     with np.errstate(all="ignore"):  # what no box has may have no bounds
@@ -84,28 +73,28 @@ def _in_fewest(both: Numbers) -> Numbers:
     return both[:1] if (both[0] == both[1]).all() else both
 
 
-def _bound_cost(cost: Cost, spans: _Spans) -> Numbers:
+def _bound_cost(cost: algebra.Cost, spans: _Spans) -> Numbers:
     if (known := spans.known.get(id(cost))) is not None:
         return known
     match cost:
-        case Const(value):
+        case algebra.Const(value):
             found = np.array([[value]], np.float64)
-        case Decision(name):
+        case algebra.Decision(name):
             found = spans.boxes[name]
-        case Add(parts):
+        case algebra.Add(parts):
             found = reduce(np.add, [_bound_cost(part, spans) for part in parts])
-        case Mul(parts):
+        case algebra.Mul(parts):
             found = reduce(np.multiply, [_bound_cost(part, spans) for part in parts])
-        case Max(parts):
+        case algebra.Max(parts):
             found = reduce(np.maximum, [_bound_cost(part, spans) for part in parts])
-        case CeilDiv(dividend, divisor):
+        case algebra.CeilDiv(dividend, divisor):
             found = np.ceil(_bound_cost(dividend, spans) / _bound_cost(divisor, spans)[::-1])
-        case Cases(decision, branches):
+        case algebra.Cases(decision, branches):
             found = _bounds_of_branches(decision, branches, spans)
-        case Threshold(load, limit, below, above):
+        case algebra.Threshold(load, limit, below, above):
             under, over = _bound_cost(below, spans), _bound_cost(above, spans)
             found = np.where(_bound_cost(load, spans) > limit, over, under)
-        case OverBlocks(axes, body):
+        case algebra.OverBlocks(axes, body):
             found = _over_blocks(axes, body, spans)
         case _:
             assert_never(cost)
@@ -113,7 +102,9 @@ def _bound_cost(cost: Cost, spans: _Spans) -> Numbers:
     return found
 
 
-def _bounds_of_branches(decision: str, branches: Sequence[tuple[int, Cost]], spans: _Spans) -> Numbers:
+def _bounds_of_branches(
+    decision: str, branches: Sequence[tuple[int, algebra.Cost]], spans: _Spans
+) -> Numbers:
     """Return the bounds over all branches that a decision may select."""
     is_decided = len(spans.boxes[decision]) == 1
     found = NOWHERE
@@ -136,7 +127,7 @@ def _enclose(one: Numbers, other: Numbers) -> Numbers:
     return np.concatenate((np.minimum(one[:1], other[:1]), np.maximum(one[-1:], other[-1:])))
 
 
-def _over_blocks(axes: Sequence[tuple[str, int]], body: Cost, spans: _Spans) -> Numbers:
+def _over_blocks(axes: Sequence[tuple[str, int]], body: algebra.Cost, spans: _Spans) -> Numbers:
     """Return the sum over blocks of given sizes, else bounds for any possible number and size of blocks."""
     own = {name: spans.boxes[name] for name, _ in axes}
     if all(len(span) == 1 for span in own.values()):

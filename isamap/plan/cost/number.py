@@ -9,25 +9,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import assert_never
 
-from isamap.plan.cost.algebra import (
-    Add,
-    Cases,
-    CeilDiv,
-    Const,
-    Cost,
-    Decision,
-    Max,
-    Mul,
-    Number,
-    OverBlocks,
-    Threshold,
-)
+from isamap.plan.cost import algebra
 from isamap.source import add_up
 
 Assignment = Mapping[str, int]
 
 
-def evaluate(cost: Cost, assignment: Assignment) -> Number:
+def evaluate(cost: algebra.Cost, assignment: Assignment) -> algebra.Number:
     """Return the value of an expression, an integer if all its numbers are integers.
 
     Raises: KeyError for a decision that the assignment lacks or that has no branch.
@@ -35,29 +23,29 @@ def evaluate(cost: Cost, assignment: Assignment) -> Number:
     return _evaluate(cost, assignment, {})
 
 
-def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> Number:
+def _evaluate(cost: algebra.Cost, assignment: Assignment, known: dict[int, algebra.Number]) -> algebra.Number:
     """Return the value of a cost. `known` holds the values of shared parts, by identity."""
     if id(cost) in known:
         return known[id(cost)]
     match cost:
-        case Const(value):
+        case algebra.Const(value):
             return value
-        case Decision(name):
+        case algebra.Decision(name):
             return assignment[name]
-        case Add(parts):
+        case algebra.Add(parts):
             value = add_up([_evaluate(part, assignment, known) for part in parts])
-        case Mul(parts):
+        case algebra.Mul(parts):
             value = prod([_evaluate(part, assignment, known) for part in parts])
-        case Max(parts):
+        case algebra.Max(parts):
             value = max([_evaluate(part, assignment, known) for part in parts])
-        case CeilDiv(dividend, divisor):
+        case algebra.CeilDiv(dividend, divisor):
             value = -(-_evaluate(dividend, assignment, known) // _evaluate(divisor, assignment, known))
-        case Cases(decision, branches):
+        case algebra.Cases(decision, branches):
             value = _evaluate(_branch(branches, assignment[decision]), assignment, known)
-        case Threshold(load, limit, below, above):
+        case algebra.Threshold(load, limit, below, above):
             exceeds = _evaluate(load, assignment, known) > limit
             value = _evaluate(above if exceeds else below, assignment, known)
-        case OverBlocks(axes, body):
+        case algebra.OverBlocks(axes, body):
             value = add_up([n * _evaluate(body, made, {}) for n, made in block_classes(axes, assignment)])
         case _:
             assert_never(cost)
@@ -77,7 +65,7 @@ def block_classes(
     return found
 
 
-def _branch(branches: tuple[tuple[int, Cost], ...], value: int) -> Cost:
+def _branch(branches: tuple[tuple[int, algebra.Cost], ...], value: int) -> algebra.Cost:
     for key, branch in branches:
         if key == value:
             return branch

@@ -11,55 +11,46 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import assert_never
 
-from isamap.plan.cost.algebra import (
-    Add,
-    Cases,
-    CeilDiv,
-    Const,
-    Cost,
-    Decision,
-    Max,
-    Mul,
-    OverBlocks,
-    Threshold,
-)
+from isamap.plan.cost import algebra
 
 
-def share_equal_parts(cost: Cost) -> Cost:
+def share_equal_parts(cost: algebra.Cost) -> algebra.Cost:
     """Return the same expression, in which equal parts are the same object."""
     return _share(cost, {}, {})
 
 
-def _share(cost: Cost, by_id: dict[int, Cost], by_form: dict[Hashable, Cost]) -> Cost:
+def _share(
+    cost: algebra.Cost, by_id: dict[int, algebra.Cost], by_form: dict[Hashable, algebra.Cost]
+) -> algebra.Cost:
     if id(cost) in by_id:
         return by_id[id(cost)]
 
-    def all_of(parts: tuple[Cost, ...]) -> tuple[Cost, ...]:  # most parts are known: 15 of 16
+    def all_of(parts: tuple[algebra.Cost, ...]) -> tuple[algebra.Cost, ...]:  # most parts are known: 15 of 16
         return tuple([by_id.get(id(part)) or _share(part, by_id, by_form) for part in parts])
 
-    made: Cost
+    made: algebra.Cost
     form: Hashable
     match cost:
-        case Const(value):
+        case algebra.Const(value):
             made, form = cost, (type(value), value)
-        case Decision(name):
+        case algebra.Decision(name):
             made, form = cost, name
-        case Add(parts) | Mul(parts) | Max(parts):
+        case algebra.Add(parts) | algebra.Mul(parts) | algebra.Max(parts):
             made = type(cost)(all_of(parts))
             form = type(cost), *map(id, made.parts)
-        case CeilDiv(dividend, divisor):
-            made = CeilDiv(*all_of((dividend, divisor)))
-            form = CeilDiv, id(made.dividend), id(made.divisor)
-        case Cases(decision, branches):
+        case algebra.CeilDiv(dividend, divisor):
+            made = algebra.CeilDiv(*all_of((dividend, divisor)))
+            form = algebra.CeilDiv, id(made.dividend), id(made.divisor)
+        case algebra.Cases(decision, branches):
             own = all_of(tuple([part for _, part in branches]))
-            made = Cases(decision, tuple(zip([key for key, _ in branches], own, strict=True)))
+            made = algebra.Cases(decision, tuple(zip([key for key, _ in branches], own, strict=True)))
             form = decision, *((key, id(part)) for key, part in made.branches)
-        case Threshold(load, limit, below, above):
+        case algebra.Threshold(load, limit, below, above):
             load, below, above = all_of((load, below, above))
-            made = Threshold(load, limit, below, above)
-            form = Threshold, id(load), limit, id(below), id(above)
-        case OverBlocks(axes, body):
-            made = OverBlocks(axes, _share(body, by_id, by_form))
+            made = algebra.Threshold(load, limit, below, above)
+            form = algebra.Threshold, id(load), limit, id(below), id(above)
+        case algebra.OverBlocks(axes, body):
+            made = algebra.OverBlocks(axes, _share(body, by_id, by_form))
             form = axes, id(made.body)
         case _:
             assert_never(cost)
