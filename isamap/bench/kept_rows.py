@@ -6,7 +6,6 @@ environment.json    where it ran
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import time
@@ -14,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf, sqrt
 from pathlib import Path
 from statistics import median
-from types import UnionType
-from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Protocol, TypeVar, get_type_hints
 
 from isamap.source import UsageProblem, cannot_write, read_json, read_limited, replace_file
+from isamap.source.codec import has_type
 from isamap.source.progress import Watch
 from isamap.source.records import asdict, dataclass, field, fields
 
@@ -78,7 +77,7 @@ def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]
     for number, line in enumerate(_lines(path), 1):
         try:
             row = parse(read_json(line, finite=False))
-            if not _is_of(row, type(row)) or not row.key:
+            if not _is_of(row) or not row.key:
                 raise ValueError("it has a value of another type")
             known[row.key] = row
         except KeyError as error:
@@ -101,33 +100,10 @@ def _lines(path: Path) -> list[bytes]:
     return data.split(b"\n")[:-1]
 
 
-def _is_of(value: object, kind: Any) -> bool:
-    """Return whether a value and all its fields have the types of its class."""
-    if kind is Any or kind is object:
-        return True
-    if dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
-        fields = dataclasses.fields(cast("type[Any]", kind))
-        return isinstance(value, cast("type", kind)) and all(
-            _is_of(getattr(value, f.name), hints[f.name]) for f in fields
-        )
-    own, inner = get_origin(kind), get_args(kind)
-    if own in (Union, UnionType):
-        return any(_is_of(value, one) for one in inner)
-    if own is Literal:
-        return value in inner
-    if isinstance(value, dict) and inner:
-        pairs = cast("dict[Any, Any]", value).items()
-        return issubclass(dict, own) and all(_is_of(k, inner[0]) and _is_of(v, inner[-1]) for k, v in pairs)
-    if isinstance(value, list | tuple) and inner:
-        values = cast("Sequence[Any]", value)
-        if not issubclass(type(values), own):
-            return False
-        kinds = inner if own is tuple and inner[-1] is not ... else inner[:1] * len(values)
-        return len(kinds) == len(values) and all(map(_is_of, values, kinds))
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else own or kind)
+def _is_of(row: object) -> bool:
+    """Return whether all fields of a row have the types of its class."""
+    hints = get_type_hints(type(row))
+    return all(has_type(getattr(row, name), hint) for name, hint in hints.items())
 
 
 def _report_damage(path: Path, number: int, why: str) -> UsageProblem:

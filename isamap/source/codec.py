@@ -205,6 +205,11 @@ def _is_any(hints: tuple[Any, ...], kind: type[Any]) -> bool:
     )
 
 
+def has_type(value: object, hint: Any) -> bool:
+    """Return whether a value fits an annotation. A mapping is a dict, and a bool is not an int."""
+    return _judge(hint)(value)
+
+
 Judge = Callable[[Any], bool]
 
 
