@@ -32,8 +32,8 @@ from ranking_cases import Case
 from ranking_report import judge, report
 from ranking_times import Loaded, arrays_of, measure_schedules
 
+from isamap.bench.campaign import mapped_tile
 from isamap.bench.cases import BF16_F32, F32, S8S8, Types
-from isamap.bench.ceilings import mapped_tile
 from isamap.bench.product_cases import FORMS_OF_DTYPE, GemmCase, kernel_text
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from isamap.bench.ceilings import mapped_tile, measure_peak
+from isamap.bench.campaign import mapped_tile, measure_peak
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.emit.c import EmittedC

@@ -15,7 +15,7 @@ from ranking_cases import Case
 
 from isamap.driver.pipeline import Compilation
 from isamap.emit.c import emit_c
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
 from isamap.run.arguments import make_call

@@ -36,6 +36,11 @@ def template_text(kind: str) -> str:
     return (FOLDER / "templates" / f"{kind}{SUFFIX}").read_text(encoding="utf-8")
 
 
+def template_kinds_text() -> str:
+    """Return the table of the kinds of templates, with the parameters that each is asked for."""
+    return (FOLDER / "templates" / "kinds.toml").read_text(encoding="utf-8")
+
+
 def machine_path(name: str) -> Path:
     """Return the file of a shipped machine or draft. The name is one that the functions above return."""
     return FOLDER / f"{name}{SUFFIX}"

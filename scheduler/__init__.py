@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from isamap.scheduler.answer import schedule
     from isamap.scheduler.cpsat import CpSat
-    from isamap.scheduler.effects.analytic import AnalyticModel
+    from isamap.scheduler.effects.table import AnalyticModel
     from isamap.scheduler.pinning import complete
     from isamap.scheduler.process.children import start_early
     from isamap.scheduler.ranking import Ranking, k_best
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "scheduler.answer": "schedule",
     "scheduler.cpsat": "CpSat",
-    "scheduler.effects.analytic": "AnalyticModel",
+    "scheduler.effects.table": "AnalyticModel",
     "scheduler.pinning": "complete",
     "scheduler.process.children": "start_early",
     "scheduler.ranking": "Ranking k_best",

@@ -12,8 +12,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import reduce
 from itertools import groupby
 
-from isamap.adjoint.arithmetic import adjoint_type, cast, choose, div, mul, number, wide
-from isamap.adjoint.partials import Source, depends, partials
+from isamap.adjoint.partials import (
+    Source,
+    adjoint_type,
+    cast,
+    choose,
+    depends,
+    div,
+    mul,
+    number,
+    partials,
+    wide,
+)
 from isamap.adjoint.single_assignment import Built
 from isamap.adjoint.value_storage import AdjointNames, no_derivative
 from isamap.ir.dtypes import BOOL, I64, DType

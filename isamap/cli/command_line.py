@@ -29,8 +29,7 @@ from isamap.cli.option_parser import CommandOptions
 from isamap.cli.terminal import complain, discard_output, prepare_streams, write_answer
 from isamap.driver.options import list_options
 from isamap.source.cache import cache_root, digest, kept_here
-from isamap.source.diagnostic import Diagnostic
-from isamap.source.errors import IsamapError, MissingTool, MissingWords, NotKept, UsageProblem
+from isamap.source.diagnostic import Diagnostic, IsamapError, MissingTool, MissingWords, NotKept, UsageProblem
 from isamap.source.files import read_limited
 from isamap.source.progress import Progress, log_progress
 from isamap.source.records import replace

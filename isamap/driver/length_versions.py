@@ -18,7 +18,7 @@ from isamap.driver.stages import PASS_NAMES, STAGES, Clock, Watch
 from isamap.driver.workspace_packing import finish_program, pack_workspace
 from isamap.ir import bind, print_routine
 from isamap.lower.length_join import join_lengths
-from isamap.lower.lower import Version, lower_versions, versions_behind
+from isamap.lower.passes import Version, lower_versions, versions_behind
 from isamap.lower.program import LoweredProgram
 from isamap.lower.walk import issued_names
 from isamap.machine.chain import join_word, split_word

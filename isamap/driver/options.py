@@ -14,8 +14,7 @@ from functools import partial
 from os import PathLike
 from typing import Any, Literal, TypeVar, cast
 
-from isamap.source.diagnostic import did_you_mean
-from isamap.source.errors import UsageProblem
+from isamap.source.diagnostic import UsageProblem, did_you_mean
 from isamap.source.numbers import BYTES_PER_UNIT, real_number, show_value, truth_value, whole_number
 from isamap.source.records import dataclass, field, fields
 

@@ -26,8 +26,7 @@ from isamap.driver.stages import Clock, Watch
 from isamap.driver.workspace_packing import ALL_PASSES, finish_program
 from isamap.formulate.matches import Matches
 from isamap.ir import Kernel, Range, bind
-from isamap.lower.lower import lowering
-from isamap.lower.passes import State
+from isamap.lower.passes import State, lowering
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, at_one_length, load_machine, with_addressed_registers
 from isamap.plan.access_counts import CONVENTIONS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.ir import Kernel, Range
-from isamap.lower.lower import steady_states
+from isamap.lower.passes import steady_states
 from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model, load_evaluator
 from isamap.plan.problem import Problem

@@ -5,26 +5,38 @@ conv1d on a 16×16×16 product: 18 mappings, 12 offered; 6 not: "no move loads o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from math import prod
 
 from isamap.formulate.binding import bound_options
 from isamap.formulate.estimate import estimate
 from isamap.formulate.frame import Frame
 from isamap.formulate.load_costs import input_of
 from isamap.formulate.matches import Matches, matches_of, tiles_of
-from isamap.formulate.option import option_of, reorders, whole_option
-from isamap.formulate.packable import packed_options
+from isamap.formulate.option import bare_option, option_of, reorders, whole_option
+from isamap.formulate.packable import packed_in, packed_options, with_packed
 from isamap.formulate.unmatched import require_performed
 from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine, unset_state
 from isamap.match import Mapping as Mapped
 from isamap.match.mappings.enumerate import statement_mappings
+from isamap.match.moves.padding import pad_tiles
 from isamap.match.operand_loads.load_request import MoveSearch
-from isamap.match.patterns.pattern import pattern_of
+from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.unify import read_twice
-from isamap.match.tiles.operand_tiles import apply_mapping, move_search_of, profile_sizes, sums_can_be_padded
-from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.source.records import dataclass
+from isamap.match.tiles.operand_tiles import (
+    OperandTile,
+    Tile,
+    apply_mapping,
+    leaves_in_scratchpad,
+    move_search_of,
+    profile_sizes,
+    sums_can_be_padded,
+)
+from isamap.match.tiles.walks import Loops, lengths_at_run_time, may_write, walk_of
+from isamap.plan.problem import NestOption, NestProblem, Problem, with_fields
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, statements
 
 
@@ -124,3 +136,139 @@ def _why_not(
         if input_of(operand, tile, search, kernel) is None:
             return f"no move loads operand `{operand.name}` into `{operand.memory}`"
     return "no move stores the result from its register, or loads its initial value"
+
+
+# --- outline --------------------------------------------------------------------------------------------
+
+# Mappings with partly known costs. The remaining costs are computed step by step, on demand.
+#
+#     loops and intervals  ->  the loads of operands into registers  ->  the cost of a copy of each input, one by one
+#     ->  the costs of copies of sums, the fusions
+#
+# The first steps take some 0.1 and 1 ms, a copy up to 10 ms. An outline has an option whose costs are lower
+# bounds of the final ones. A search that knows a cheaper schedule need not complete the outline.
+# docs/decisions/0014-floors.md shows that this loses no optimum.
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The known costs of a mapping, which may be incomplete.
+
+    `number` is the mapping's place among those of its statement. `option` is a lower bound on the whole
+    option. `joined` are the kernel axes that share an axis of the instruction with another one. `further`
+    computes more, and returns None if nothing performs the mapping; if it is None, `option` is the whole
+    option. `is_priced_in_part` is true if the costs of some copies are known, but not of all.
+    """
+
+    number: int
+    option: NestOption
+    joined: int
+    further: Callable[[], Outline | None] | None
+    is_priced_in_part: bool = False
+
+
+def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
+    """Return an outline of each executable mapping of a statement, in the order of its matches.
+
+    The result is None if an operand is packed that only sums take packed.
+    """
+    search, profile = frame.search, profile_sizes(statement)
+    found: list[Outline] = []
+    if packed_in(statement, frame.packed) and not statement.is_reduction:
+        return ()
+    loops = Loops.of(statement)
+    for mapping in frame.matches[number].mappings:
+        pattern = pattern_of(search.machine.instructions[mapping.instruction].instruction)
+        assert pattern is not None
+        walk = walk_of(loops, mapping, pattern, profile)
+        if walk is None:
+            continue
+        lengths = lengths_at_run_time(pattern, walk[2]) if statement.assign.op is None else {}
+        option = bare_option(
+            mapping, sorted(walk[0].items()), walk[2], search.machine, frame.profile, lengths
+        )
+        further = partial(_apply_mapping, statement, mapping, pattern, frame, len(found))
+        if statement.assign.op is None and not leaves_in_scratchpad(pattern, search.machine):
+            option = replace(option, interval_ns=0.0, latency_ns=0.0)
+            further = further if may_write(pattern, mapping, loops, walk, search) else perform_nothing
+        found.append(Outline(len(found), option, _count_joined(mapping), further))
+    for tile in frame.matches[number].apart:
+        option = bare_option(tile.mapping, tile.params, tile.axes, search.machine, frame.profile, {})
+        further = partial(_loadable, tile, number, frame, len(found))
+        found.append(Outline(len(found), option, _count_joined(tile.mapping), further))
+    return tuple(found)
+
+
+def perform_nothing() -> None:
+    """Return no outline. It stands for a mapping whose store cannot write its lanes."""
+
+
+def _count_joined(mapping: Mapped) -> int:
+    return sum(len(group.kernel_axes) - 1 for group in mapping.groups)
+
+
+def _apply_mapping(
+    statement: Statement, mapping: Mapped, pattern: Pattern, frame: Frame, place: int
+) -> Outline | None:
+    if unset_state(pattern.instruction, frame.search.machine):
+        return None
+    tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement), frame.search.machine)
+    if tile is None or not sums_can_be_padded(tile) or (frame.kernel.strict and reorders(tile)):
+        return None
+    return _loadable(pad_tiles(tile, frame.search.machine), mapping.statement, frame, place)
+
+
+def _loadable(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
+    known = option_of(
+        tile, frame.search, frame.kernel, frame.profile, prices_copies=False, packed=frame.packed
+    )
+    option = known and with_packed(known, packed_in(tile.statement, frame.packed))
+    if option is None:
+        return None
+    extents = {axis.name: axis.extent for axis in option.axes}
+    staged = {o.name for o in option.operands if o.costs.staged_ns is not None and not o.staging.is_packed}
+
+    def elements(operand: OperandTile) -> int:
+        return prod(extents.get(name, 1) for name in operand.axes)
+
+    # A copy of the most elements says most about the mapping, and what it costs takes long to find out.
+    inputs = sorted((o for o in tile.inputs if o.name in staged), key=elements, reverse=True)
+    return _next_copy(tile, number, frame, place, option, tuple(inputs))
+
+
+def _next_copy(
+    tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
+) -> Outline:
+    """Return the outline of a mapping before the copies of some inputs are priced."""
+    further = partial(_whole, tile, number, frame, place)
+    if inputs:
+        further = partial(_outline_copy, tile, number, frame, place, option, inputs)
+    return Outline(place, option, _count_joined(tile.mapping), further)
+
+
+def _outline_copy(
+    tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
+) -> Outline:
+    operand, *others = inputs
+    priced = input_of(operand, tile, frame.search, frame.kernel)
+    assert priced is not None, "it was found without the price of its copy"
+    operands = tuple(
+        with_fields(
+            known,
+            pack_ns_per_element=priced.staging.pack_ns_per_element,
+            mover=priced.staging.mover,
+            moved_ns_per_element=priced.staging.moved_ns_per_element,
+            is_concurrent=priced.staging.is_concurrent,
+        )
+        if known.name == operand.name
+        else known
+        for known in option.operands
+    )
+    found = _next_copy(tile, number, frame, place, replace(option, operands=operands), tuple(others))
+    return replace(found, is_priced_in_part=True)
+
+
+def _whole(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
+    known = whole_option(tile, number, frame)
+    option = known and with_packed(known, packed_in(tile.statement, frame.packed))
+    return None if option is None else Outline(place, option, _count_joined(tile.mapping), None)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from isamap.driver.inputs import MAX_BYTES
 from isamap.graph.graph import Array
 from isamap.graph.model_program import (
+    MOST_AXES,
     Control,
     KernelCall,
     ModelProgram,
@@ -29,10 +30,10 @@ from isamap.graph.model_program import (
     Port,
     Step,
     TensorView,
+    is_sound,
     reads_of,
     writes_of,
 )
-from isamap.graph.moves import MOST_AXES, is_sound
 from isamap.graph.sizes import needs_numbers
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES

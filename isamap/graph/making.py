@@ -15,8 +15,7 @@ from math import prod
 import numpy as np
 
 from isamap.graph.graph import Array
-from isamap.graph.model_program import Control, Move, TensorView
-from isamap.graph.moves import is_sound
+from isamap.graph.model_program import Control, Move, TensorView, is_sound
 from isamap.graph.patterns import reshape_strides
 from isamap.graph.pending import Border, Pointwise, WrittenKernel, band_of, dense, laid_out
 from isamap.graph.sizes import OpenSize, OpenSizes, Size, is_open

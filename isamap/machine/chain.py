@@ -22,8 +22,7 @@ from typing import Any, TextIO
 from isamap.hw_specs import FOLDER, machine_path, shipped_drafts, shipped_machines
 from isamap.machine.tree import MAX_FILE_BYTES, ScalarNode, decode, nearest, read_tree
 from isamap.source.cache import digest, program_state, recall_or_make
-from isamap.source.diagnostic import Source, Span
-from isamap.source.errors import SpecProblem, UsageProblem
+from isamap.source.diagnostic import Source, Span, SpecProblem, UsageProblem
 from isamap.source.files import LeavesFolder, open_in_folder, read_limited
 from isamap.source.records import dataclass
 

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 
-from isamap.hw_specs import template_text
+from isamap.hw_specs import template_kinds_text, template_text
 from isamap.source import UsageProblem, dataclass, did_you_mean
 
 
@@ -69,68 +70,22 @@ def _abstract(given: Mapping[str, float]) -> Mapping[str, object]:
     return {"n_bytes": 4 * n, "k_bytes": 4 * k, "peak": n * k}
 
 
-_ARRAY = (
-    TemplateParameter("rows", "rows and columns of the array", 16, 2, 256),
-    TemplateParameter("spad_bytes", "bytes of the scratchpad", 1 << 18, 1 << 12, is_size=True),
-    TemplateParameter("sums_bytes", "bytes of the memory of sums", 1 << 16, 1 << 12, is_size=True),
-    TemplateParameter("bus_bytes", "bytes that DMA moves in a cycle", 16, 4, 4096, multiple=4),
-    TemplateParameter("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
-)
+_DERIVED = {
+    "vector": _vector, "matrix": _matrix, "npu": _matrix, "dsp": _dsp, "cluster": _cluster,
+    "abstract": _abstract,
+}  # fmt: skip
 
-KINDS: Mapping[str, TemplateKind] = {
-    "vector": TemplateKind(
-        "a CPU with a vector extension, and the scalar instructions of generic-c",
-        (
-            TemplateParameter("bytes", "bytes of a vector register", 32, 8, 1024, multiple=4),
-            TemplateParameter("registers", "vector registers", 16, 4, 1024),
-            TemplateParameter("clock_ghz", "clock in GHz", 3.0, 0.001, 100, is_whole=False),
-        ),
-        _vector,
-    ),
-    "matrix": TemplateKind(
-        "an accelerator: a matrix unit, a scratchpad, a memory of sums, DMA", _ARRAY, _matrix
-    ),
-    "npu": TemplateKind(
-        "an accelerator for networks: an array, a vector unit that requantises, scratchpads, DMA",
-        _ARRAY,
-        _matrix,
-    ),
-    "dsp": TemplateKind(
-        "a vector DSP: local memory that a DMA engine fills, and units that work at once",
-        (
-            TemplateParameter("bytes", "bytes of a vector register", 64, 8, 1024, multiple=4),
-            TemplateParameter("registers", "vector registers", 32, 4, 1024),
-            TemplateParameter("local_bytes", "bytes of local memory", 1 << 17, 1 << 12, is_size=True),
-            TemplateParameter("bus_bytes", "bytes that DMA moves in a cycle", 16, 4, 4096, multiple=4),
-            TemplateParameter("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
-        ),
-        _dsp,
-    ),
-    "cluster": TemplateKind(
-        "clusters of cores, each around a scratchpad that its cores share",
-        (
-            TemplateParameter("cores", "cores of a cluster", 8, 1, 64),
-            TemplateParameter("clusters", "clusters", 4, 1, 1024),
-            TemplateParameter(
-                "near_bytes", "bytes of a cluster's scratchpad", 1 << 17, 1 << 12, is_size=True
-            ),
-            TemplateParameter(
-                "bus_bytes", "bytes that all clusters load in a cycle", 16, 4, 4096, multiple=4
-            ),
-            TemplateParameter("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
-        ),
-        _cluster,
-    ),
-    "abstract": TemplateKind(
-        "no hardware: one product of M by N by K numbers, for counting",
-        (
-            TemplateParameter("m", "rows of the product", 16, 1, 256),
-            TemplateParameter("n", "columns of the product", 16, 1, 256),
-            TemplateParameter("k", "length of its sums", 16, 1, 256),
-        ),
-        _abstract,
-    ),
-}
+
+def _read_kinds() -> dict[str, TemplateKind]:
+    return {
+        kind: TemplateKind(
+            told["summary"], tuple(TemplateParameter(**p) for p in told["asked"]), _DERIVED[kind]
+        )
+        for kind, told in tomllib.loads(template_kinds_text()).items()
+    }
+
+
+KINDS: Mapping[str, TemplateKind] = _read_kinds()
 """The kinds of machines for which `hw new` writes a template."""
 
 _PLACE = re.compile("@([A-Z_]+)@")

@@ -26,7 +26,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "annealing": "isamap.scheduler.search.annealing:Annealing",
     },
     "cost model": {
-        "analytic": "isamap.scheduler.effects.analytic:AnalyticModel",
+        "analytic": "isamap.scheduler.effects.table:AnalyticModel",
         "energy": "isamap.scheduler.effects.energy:EnergyModel",
         "edp": "isamap.scheduler.effects.energy:EdpModel",
     },

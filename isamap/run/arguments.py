@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from isamap.emit.c_interface import Field, Interface
 from isamap.ir import DTYPES, DType, round_to
 from isamap.lower.program import PackedHeader, Tensor
-from isamap.source.diagnostic import did_you_mean
-from isamap.source.errors import UsageProblem
+from isamap.source.diagnostic import UsageProblem, did_you_mean
 from isamap.source.numbers import real_number, show_value, truth_value, whole_number
 from isamap.source.records import dataclass
 

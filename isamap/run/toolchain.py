@@ -37,46 +37,6 @@ COMPILERS = ("gcc", "clang", "zig")
 ENVIRONMENT = "ISAMAP_CC"
 _ROOM_BYTES = 1 << 20
 _AGAIN = "repeat it when this computer has less to do, or name another compiler in ISAMAP_CC"
-_TEMPORARY = "free some space, or name another folder with TMPDIR"
-_LACKS = (
-    ("No space left|NoSpaceLeft|quota exceeded|DiskQuota", "has no room on the disk", _TEMPORARY),
-    (
-        "File too large|FileTooBig|File size limit exceeded",
-        "may not write files as large as it has to",
-        "start it where `ulimit -f` shows more",
-    ),
-    (
-        "Too many open files|out of file descriptors|FdQuotaExceeded",
-        "may not open as many files as it has to",
-        "start it where `ulimit -n` shows more",
-    ),
-    (
-        "out of memory|OutOfMemory|cannot allocate memory|virtual memory exhausted|bad_alloc",
-        "does not have enough memory",
-        "repeat it when this computer has less to do, or where `ulimit -v` shows more",
-    ),
-    (
-        "Resource temporarily unavailable|SystemResources",
-        "may not start as many processes as it has to",
-        "start it where `ulimit -u` shows more",
-    ),
-    (
-        "cannot execute|error trying to exec|posix_spawn",
-        "lacks a part of itself",
-        "install it again, or name another compiler in ISAMAP_CC",
-    ),
-    (
-        "create temporary file|Read-only file system|Permission denied|AccessDenied|Input/output error",
-        "cannot write its files",
-        _TEMPORARY,
-    ),
-    (
-        r"terminated|internal compiler error|\bkilled|core dumped|Segmentation fault|\bAborted",
-        "ended before its work was done",
-        _AGAIN,
-    ),
-)
-"""Messages of compilers where the computer lacks something, the lack, and the next step."""
 _SHOWN_CODE = re.compile(r"\s*[0-9]*\s*\|")
 # Of symbols, of the assembler, and of words that the description of a machine has for the compiler.
 _FAULTS = re.compile(
@@ -372,13 +332,15 @@ def _lack_of(compiler: str, result: subprocess.CompletedProcess[str], folder: st
     lines = [line for line in result.stderr.splitlines() if not _SHOWN_CODE.match(line)]
     if result.returncode < 0:
         lines.append(signal.strsignal(-result.returncode) or "terminated by a signal")
-    for pattern, lacks, help_ in _LACKS:
-        if said := next((line for line in lines if re.search(pattern, line, re.IGNORECASE)), None):
-            return _lacking(f"{compiler} {lacks}", said, help_)
+    from tomllib import loads  # no other compilation waits for it
+
+    table = loads(Path(__file__).with_name("compiler_lacks.toml").read_text(encoding="utf-8"))["lacks"]
+    for row in table:
+        if said := next((line for line in lines if re.search(row["message"], line, re.IGNORECASE)), None):
+            return _lacking(f"{compiler} {row['lack']}", said, row["help"])
     if shutil.disk_usage(folder).free < _ROOM_BYTES:  # a linker may say nothing of it
-        return _lacking(
-            f"{compiler} {_LACKS[0][1]}", f"No space left on device: {tempfile.gettempdir()}", _LACKS[0][2]
-        )
+        said = f"No space left on device: {tempfile.gettempdir()}"
+        return _lacking(f"{compiler} {table[0]['lack']}", said, table[0]["help"])
     return None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sys import maxsize
 
 from isamap.ir import Index
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.lower.program import LoweredProgram
 from isamap.lower.work_slices import is_met
 from isamap.machine import Machine

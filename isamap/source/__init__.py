@@ -4,14 +4,6 @@ from isamap.source.codes import read_codes
 from isamap.source.diagnostic import (
     Diagnostic,
     Edit,
-    Source,
-    Span,
-    apply_edits,
-    did_you_mean,
-    is_digits,
-    printable,
-)
-from isamap.source.errors import (
     Infeasible,
     IsamapError,
     MissingTool,
@@ -19,13 +11,19 @@ from isamap.source.errors import (
     NoMapping,
     NotKept,
     OnlyWarned,
+    Source,
+    Span,
     SpecProblem,
     SyntaxProblem,
     TypeProblem,
     Unkept,
     UsageProblem,
     VerificationFailed,
+    apply_edits,
     assert_rules,
+    did_you_mean,
+    is_digits,
+    printable,
 )
 from isamap.source.files import (
     LeavesFolder,

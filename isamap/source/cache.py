@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from isamap.source.errors import OnlyWarned, Unkept, UsageProblem
+from isamap.source.diagnostic import OnlyWarned, Unkept, UsageProblem
 from isamap.source.files import open_regular, read_limited, replace_file
 from isamap.source.records import dataclass
 from isamap.version import __version__

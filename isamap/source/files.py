@@ -29,7 +29,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from isamap.source.errors import IsamapError, MissingTool, UsageProblem
+from isamap.source.diagnostic import IsamapError, MissingTool, UsageProblem
 
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 _WALKS = {os.open, os.stat} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")

@@ -11,9 +11,8 @@ from types import MappingProxyType
 from isamap.ir import Instruction
 from isamap.machine import Machine
 from isamap.machine.encodings import free_axes
-from isamap.stream.bundles import Run
 from isamap.stream.command import Address, Command, Register
-from isamap.stream.encoding import END, decode_end, runs_of
+from isamap.stream.encoding import END, Run, decode_end, runs_of
 from isamap.stream.memory_layout import StreamArray
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import contents_of

@@ -16,9 +16,8 @@ from isamap.kernels import function_path, list_functions
 from isamap.source import Source, dataclass, field, replace
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free
-from isamap.syntax.conversions import FUNCTIONS
 from isamap.syntax.scope import Scope, problem_at, resolve_dtype
-from isamap.syntax.values import resolve_value
+from isamap.syntax.values import FUNCTIONS, resolve_value
 
 
 @dataclass(frozen=True, slots=True)

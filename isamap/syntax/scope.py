@@ -17,7 +17,7 @@ from isamap.ir.index import Index
 from isamap.ir.nodes import Module, Operand, Param
 from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem, dataclass, field, replace
 from isamap.syntax import ast
-from isamap.syntax.hints import TYPES
+from isamap.syntax.hints import read_other_languages
 
 IndexRole = Literal["size", "let", "axis", "constant", "scalar", "element"]
 
@@ -177,7 +177,7 @@ def resolve_dtype(name: ast.Ident) -> DType:
     """Return the number type with a name. Raises: TypeProblem."""
     if name.text in DTYPES:
         return DTYPES[name.text]
-    if (here := TYPES.get(name.text)) is not None:
+    if (here := read_other_languages().types.get(name.text)) is not None:
         said, edits = f"there is no type called `{name.text}`", (Edit(name.span, here),)
         raise problem_at("unknown-type", said, name.span, advice=f"write `{here}`", edits=edits)
     if name.text in ("size", "index"):

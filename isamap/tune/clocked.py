@@ -29,7 +29,7 @@ from isamap.emit.lanes import emit_code
 from isamap.emit.timing_source import FIRST, sampler
 from isamap.formulate.build import build_problem
 from isamap.ir import Kernel, bind
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.machine import Machine
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule

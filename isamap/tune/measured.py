@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from isamap.emit.lanes import emit_code
 from isamap.ir import Kernel, bind
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.machine import Machine, missing_features
 from isamap.machine.processor import this_cpu
 from isamap.plan.protocols import Evaluation, Trial

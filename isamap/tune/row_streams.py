@@ -37,7 +37,7 @@ from isamap.run.toolchain import Compiled
 from isamap.scheduler.answer import schedule
 from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.summing import SWEPT
-from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.effects.table import AnalyticModel
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.source import Infeasible, dataclass, replace
 from isamap.tune.clocked import CANNOT, ClockedKernel

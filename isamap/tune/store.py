@@ -29,8 +29,7 @@ from isamap.hw_specs import profile_path, shipped_machines
 from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.processor import Cpu, this_cpu
 from isamap.source.cache import private_folder
-from isamap.source.diagnostic import Source
-from isamap.source.errors import OnlyWarned, Unkept, UsageProblem
+from isamap.source.diagnostic import OnlyWarned, Source, Unkept, UsageProblem
 from isamap.source.files import cannot_write, read_limited, replace_file
 from isamap.tune.profile import Profile, parse_profile, print_profile
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule
-from isamap.scheduler.deciding import copy_orders, prefetching, software_pipelining
+from isamap.scheduler.deciding import copy_orders, fetching, software_pipelining
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.translation.constraints import DecisionClause
 from isamap.source.records import dataclass
@@ -58,10 +58,10 @@ KINDS: tuple[PerOperand, ...] = (
         tried=False,
     ),
     PerOperand(
-        prefetching.prefetch_values,
-        prefetching.prefetch_constraints,
-        prefetching.with_prefetches,
-        prefetching.prefetches_of,
+        fetching.prefetch_values,
+        fetching.prefetch_constraints,
+        fetching.with_prefetches,
+        fetching.prefetches_of,
         first=max,
     ),
     PerOperand(

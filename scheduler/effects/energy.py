@@ -19,8 +19,8 @@ from isamap.plan.protocols import CostModel
 from isamap.scheduler.deciding.space import Space, issues_along, issues_of
 from isamap.scheduler.deciding.tiling import Tiling, tile
 from isamap.scheduler.deciding.window_buffers import reaches_of
-from isamap.scheduler.effects.analytic import ROUNDED, AnalyticModel
 from isamap.scheduler.effects.copying import copied_again
+from isamap.scheduler.effects.table import ROUNDED, AnalyticModel
 from isamap.source import UsageProblem, add_up, dataclass
 
 TIME = AnalyticModel()

@@ -13,11 +13,10 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from isamap.formulate.binding import bound_options
-from isamap.formulate.build import build_problem
+from isamap.formulate.build import Outline, build_problem, outlines
 from isamap.formulate.frame import Frame
 from isamap.formulate.fusable import offer_once
 from isamap.formulate.matches import Matches
-from isamap.formulate.outline import Outline, outlines
 from isamap.formulate.packable import packed_in
 from isamap.formulate.unmatched import no_mapping, require_performed
 from isamap.ir import Kernel, Range

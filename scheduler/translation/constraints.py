@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from isamap.plan.cost import Assignment, Const, Cost, Decision, decisions_in, evaluate
 from isamap.plan.cost.intervals import Boxes, bounds_all
-from isamap.scheduler.translation.literals import Literals, any_of, nodes_of
+from isamap.scheduler.translation.linear_terms import Literals, any_of, nodes_of
 from isamap.scheduler.translation.translate import Translator
 from isamap.source.records import dataclass
 

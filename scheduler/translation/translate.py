@@ -29,20 +29,22 @@ from isamap.plan.cost import (
 )
 from isamap.scheduler.translation.linear_terms import (
     LinearTerm,
+    Literals,
     add_terms,
     at_least,
+    by_value,
     constant,
     count_term,
     equal,
     imply,
     multiply_terms,
+    over_blocks,
     quotient,
     select_by_literal,
     switch_term,
     variable,
     weight_term,
 )
-from isamap.scheduler.translation.literals import Literals, by_value, over_blocks
 from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from isamap.ir import DTYPES, OPS, Instruction, Kernel, Range, bind
 from isamap.source import IsamapError, Source
 from isamap.source.codes import read_tables
 from isamap.syntax import parse_module
-from isamap.syntax.hints import OTHER_LANGUAGES
+from isamap.syntax.hints import read_other_languages
 
 FOLDER = Path(__file__).parent / "language"
 FILES = sorted(FOLDER.glob("*.txt"))
@@ -115,8 +115,9 @@ OTHERS = {
 def test_constructs_of_other_languages_are_answered_by_those_of_this_one() -> None:
     found = {text: findings(text) for text in OTHERS}
     assert {text: said for text, said in found.items() if f"help: {OTHERS[text]}" not in said} == {}
-    used = {advice for _, advice in OTHER_LANGUAGES if any(advice in said for said in found.values())}
-    assert [advice for _, advice in OTHER_LANGUAGES if advice not in used] == []
+    known = [construct["advice"] for construct in read_other_languages().constructs]
+    used = {advice for advice in known if any(advice in said for said in found.values())}
+    assert [advice for advice in known if advice not in used] == []
 
 
 def test_a_long_comment_before_a_wrong_word_does_not_hold_the_answer_up() -> None:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from isamap.bench import ceilings
-from isamap.bench.ceilings import mapped_tile, measure_peak
+from isamap.bench import campaign
+from isamap.bench.campaign import mapped_tile, measure_peak
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
@@ -52,7 +52,7 @@ def test_the_peak_of_calls_in_calls_is_what_calibration_times(monkeypatch: pytes
             machine.name, "", Cpu("", (), "", ()), "", "", (InstructionFigure(names[0], (), interval, None),)
         )
 
-    monkeypatch.setattr(ceilings, "calibrate", timed)
+    monkeypatch.setattr(campaign, "calibrate", timed)
     text = Source("k.ir", kernel_path("gemm_s8s8").read_text(encoding="utf-8"))
     made = compile_kernel(Request(text, HW, {"M": 64, "N": 64, "K": 64}, heuristic="greedy"))
     assert made.machine is not None

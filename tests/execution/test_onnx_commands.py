@@ -417,7 +417,7 @@ def test_a_model_obeys_or_refuses_each_option_of_a_command(
     info = tmp_path / "stranger-1.5.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.5\n")
-    shipped = "isamap.scheduler.effects.analytic:AnalyticModel"
+    shipped = "isamap.scheduler.effects.table:AnalyticModel"
     (info / "entry_points.txt").write_text(f"[isamap.cost_models]\nother = {shipped}\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     seen: Seen = {}

@@ -337,7 +337,7 @@ def machine_seeds() -> list[bytes]:
 def read_schedule(data: bytes, folder: Path) -> None:
     """Replay a schedule up to the program, with the question that `GEMM` answers."""
     from isamap.driver.inputs import read_file
-    from isamap.lower.lower import lower
+    from isamap.lower.passes import lower
     from isamap.plan.check import check_schedule
     from isamap.plan.text import parse_schedule
 

@@ -29,7 +29,7 @@ from isamap.emit.c import EmittedC, emit_c
 from isamap.formulate.build import build_problem
 from isamap.formulate.matches import matches_of, tiles_of
 from isamap.ir import OPS, Kernel, Range, bind, interpret, print_routine
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.match import Mapping, MoveSearch, apply_mapping, layouts, pattern_of, profile_sizes
 from isamap.match.mappings.enumerate import statement_mappings

@@ -20,7 +20,7 @@ from properties.random_schedules import random_schedule
 from isamap.emit.c import EmittedC, emit_c
 from isamap.formulate.build import build_problem
 from isamap.ir import Range, bind
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.plan.check import check_schedule
 from isamap.plan.schedule import Schedule

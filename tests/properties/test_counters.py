@@ -31,7 +31,7 @@ from isamap.driver.api import source_of
 from isamap.driver.explaining import schedule_accesses
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.plan.access_counts import CONVENTIONS, StatementAccesses

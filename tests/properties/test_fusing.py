@@ -16,7 +16,7 @@ from properties.random_schedules import random_schedule, with_directives
 from isamap.emit.c import EmittedC, emit_c
 from isamap.formulate.build import build_problem
 from isamap.ir import Kernel, Range, bind, interpret
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.plan.problem import Problem
 from isamap.plan.text import print_schedule

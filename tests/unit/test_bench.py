@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isamap.bench.campaign import Campaign, run_campaign
+from isamap.bench.campaign import SIZES_BYTES, Bandwidths, Campaign, attainable, run_campaign
 from isamap.bench.cases import FORMS, pick_rows
-from isamap.bench.ceilings import SIZES_BYTES, Bandwidths, attainable
 from isamap.bench.charts import ratio_chart
 from isamap.bench.contender import Contender, ContenderLost
 from isamap.bench.kept_rows import Row

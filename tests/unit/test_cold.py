@@ -19,7 +19,7 @@ from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.plan.problem import Problem
 from isamap.scheduler import schedule
-from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.effects.table import AnalyticModel
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.source import Source
 from isamap.syntax import parse_kernel

@@ -19,7 +19,7 @@ from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS
 from isamap.formulate.build import build_problem
 from isamap.ir import F32, Index, bind
 from isamap.kernels import kernel_path
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.lower.program import Declare, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import Machine, load_machine
 from isamap.scheduler import schedule

@@ -11,8 +11,7 @@ import pytest
 
 from isamap.ir import Index, bind
 from isamap.kernels import kernel_path
-from isamap.lower.lower import lowering
-from isamap.lower.passes import PASSES, SHAPE, ProgramPass
+from isamap.lower.passes import PASSES, SHAPE, ProgramPass, lowering
 from isamap.lower.program import (
     Begin,
     Block,

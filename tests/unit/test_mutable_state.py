@@ -102,7 +102,7 @@ MUTABLE: dict[str, tuple[str, ...]] = {
         "isamap/run/worker:ThreadPool",
         "isamap/run/worker:GuardedMemory",
         "isamap/run/worker:OperandMemory",
-        "isamap/source/errors:OnlyWarned",
+        "isamap/source/diagnostic:OnlyWarned",
         "isamap/source/progress:Progress",
         "isamap/torch/packing:Contents",
         "isamap/torch/packing:PackedGraph",
@@ -112,7 +112,7 @@ MUTABLE: dict[str, tuple[str, ...]] = {
     ),
     "remembers what was asked, each answer found once": (
         "isamap/adjoint/backward:Shares",
-        "isamap/bench/ceilings:Peaks",
+        "isamap/bench/campaign:Peaks",
         "isamap/graph/group_prices:Prices",
         "isamap/graph/partition:Partition",
         "isamap/ir/dependences:_Proofs",

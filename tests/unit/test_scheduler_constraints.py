@@ -19,7 +19,7 @@ from isamap.scheduler.translation.constraints import (
     may_be_met,
     stays_whole,
 )
-from isamap.scheduler.translation.literals import Literals
+from isamap.scheduler.translation.linear_terms import Literals
 
 BLOCK, UNROLL, STAGE, AHEAD = "nest0.block.k", "nest0.unroll.k", "nest0.stage.b", "nest0.ahead.b"
 SIZES = [{BLOCK: size, UNROLL: factor} for size in (8, 16, 32) for factor in (1, 2, 4) if factor * 4 <= size]

@@ -22,7 +22,7 @@ from isamap.plan.problem import Problem
 from isamap.report.explained import explained_text
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
-from isamap.scheduler.effects import analytic
+from isamap.scheduler.effects import table
 from isamap.scheduler.effects.effect import Effect, EffectParameter, whole
 from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.effects.time_parts import Counts, TimePart, total_time, where_time_goes
@@ -95,7 +95,7 @@ def test_an_effect_appears_where_all_its_figures_are_stated(
 ) -> None:
     needs = (EffectParameter("this", lambda _: True), EffectParameter("that", lambda _: is_stated))
     effect = Effect("waiting", "waiting", Counts.ON_TOP, whole(lambda _: Const(5)), needs)
-    monkeypatch.setattr(analytic, "EFFECTS", (*EFFECTS, effect))
+    monkeypatch.setattr(table, "EFFECTS", (*EFFECTS, effect))
     problem = gemm(64, 64, 64)
     (nest,) = problem.nests
     names = [share.name for share in MODEL.shares(problem, nest, nest.options[0])]
@@ -111,7 +111,7 @@ def test_one_line_in_the_table_changes_price_parts_and_report(
     assert found.cost_ns is not None
     ns = Const(found.cost_ns * (0.5 if counts is Counts.WITHIN else 2.0))
     effect = Effect("waiting", "what waits for one {instruction}", counts, whole(lambda _: ns))
-    monkeypatch.setattr(analytic, "EFFECTS", (*EFFECTS, effect))
+    monkeypatch.setattr(table, "EFFECTS", (*EFFECTS, effect))
 
     (time,) = where_time_goes(found, problem, MODEL)
     report = explained_text(explain(found, problem, machine, "analytic"))

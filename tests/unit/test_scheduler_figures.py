@@ -19,7 +19,7 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem, with_fields
 from isamap.scheduler import schedule
 from isamap.scheduler.deciding.space import Space
-from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.effects.table import AnalyticModel
 from isamap.scheduler.search.greedy import first_assignment
 
 STREAMS = StreamTimes(0.6, 1.8, 1.1, 60.0, 1.0, 512, 8192)

@@ -12,7 +12,7 @@ from isamap.plan.check import check_schedule
 from isamap.plan.problem import Fusion, NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
-from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.effects.table import AnalyticModel
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.ranking import k_best
 from isamap.scheduler.search.fusing import least_added_ns

@@ -11,11 +11,11 @@ from properties.sampled_prices import of_blocks
 from isamap.machine.timings import Tlb
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, with_fields
-from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.bursts import exposed_loads
 from isamap.scheduler.effects.hint_costs import if_in_time
 from isamap.scheduler.effects.levels import misses
 from isamap.scheduler.effects.row_pieces import pieces_and_computing
+from isamap.scheduler.effects.table import AnalyticModel
 
 SIZE = 4096
 # A vector of B takes 64 bytes / 25.6 = 2.5 ns to come, and an issue 0.14 ns: 18 rows of A on it hide it.

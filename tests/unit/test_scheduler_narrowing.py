@@ -12,10 +12,9 @@ from isamap.driver.formulation import extent_of
 from isamap.driver.inputs import with_profile
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.formulate.build import build_problem
+from isamap.formulate.build import Outline, build_problem, outlines, perform_nothing
 from isamap.formulate.frame import Frame
 from isamap.formulate.matches import find_matches
-from isamap.formulate.outline import Outline, outlines, perform_nothing
 from isamap.ir import Kernel, bind
 from isamap.machine import at_one_length, load_machine
 from isamap.match import statement_mappings
@@ -119,7 +118,7 @@ def test_stores_left_out_before_their_tiles_are_built_perform_nothing(
     for number, statement in enumerate(statements(kernel)):
         left = outlines(statement, number, frame)
         with monkeypatch.context() as patched:
-            patched.setattr("isamap.formulate.outline.may_write", let_all_write)
+            patched.setattr("isamap.formulate.build.may_write", let_all_write)
             whole_ = outlines(statement, number, frame)
         for one, other in zip(left, whole_, strict=True):
             assert one.further is not None

@@ -17,7 +17,7 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
 from isamap.scheduler import schedule
 from isamap.scheduler.cpsat import CpSat
-from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.effects.table import AnalyticModel
 from isamap.scheduler.translation.linear_terms import imply
 from isamap.source import Infeasible, UsageProblem
 

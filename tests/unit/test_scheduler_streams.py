@@ -11,18 +11,18 @@ from unit.rewriting import shipped
 from isamap.emit.c import emit_c
 from isamap.formulate.build import build_problem
 from isamap.ir import bind
-from isamap.lower.lower import lower
+from isamap.lower.passes import lower
 from isamap.machine import load_machine
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import CountedLoop, UnrolledLoop
 from isamap.scheduler import schedule
+from isamap.scheduler.deciding.fetching import prefetches_of
 from isamap.scheduler.deciding.partitioning import part_of
-from isamap.scheduler.deciding.prefetching import prefetches_of
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.summing import sum_factors
 from isamap.scheduler.deciding.sums import sweeping_axis
-from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.effects.table import AnalyticModel
 from isamap.scheduler.search.greedy import first_assignment
 from isamap.source import Source
 from isamap.syntax import parse_kernel

@@ -8,8 +8,7 @@ import pytest
 from ortools.sat.python import cp_model
 
 from isamap.plan.cost import Cases, Const, Cost, evaluate, times
-from isamap.scheduler.translation.linear_terms import MAX_TERM, TooLarge
-from isamap.scheduler.translation.literals import Literals
+from isamap.scheduler.translation.linear_terms import MAX_TERM, Literals, TooLarge
 from isamap.scheduler.translation.translate import Translator
 
 # One of many numbers that are not whole, times one of some counts: reading rows again, say.

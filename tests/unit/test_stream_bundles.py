@@ -12,10 +12,19 @@ from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Bundle
 from isamap.source import UsageProblem
 from isamap.stream.accesses import AccessedBytes, accesses
-from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs
 from isamap.stream.command import Address, Command, Register
 from isamap.stream.command_words import Numbered
-from isamap.stream.encoding import MOST_AHEAD, pack, roll
+from isamap.stream.encoding import (
+    MOST_AHEAD,
+    BundleCommands,
+    Run,
+    SlotCommand,
+    encode_runs,
+    expand,
+    pack,
+    read_runs,
+    roll,
+)
 from isamap.stream.timing import Clock
 
 

@@ -6,22 +6,17 @@ from collections.abc import Mapping
 from itertools import chain
 
 from isamap.graph.operators.aten import ATEN
-from isamap.graph.operators.convolutions import CONVOLUTIONS
-from isamap.graph.operators.data_movement import LAYOUT
+from isamap.graph.operators.data_movement import LAYOUT, VIEWS
 from isamap.graph.operators.elementwise import ELEMENTWISE, OWN, Lowered, look_up_bytes
 from isamap.graph.operators.fixed import FIXED
-from isamap.graph.operators.indexing import INDEXING
-from isamap.graph.operators.norms import NORMS
-from isamap.graph.operators.pooling import WINDOWS
-from isamap.graph.operators.products import PRODUCTS, SUMS
+from isamap.graph.operators.indexing import INDEXING, SAMPLING
+from isamap.graph.operators.pooling import CONVOLUTIONS, WINDOWS
+from isamap.graph.operators.products import PRODUCTS, SPECTRA, SUMS
 from isamap.graph.operators.quantised import BYTES, OF_RUNTIMES, QUANTISED
 from isamap.graph.operators.recurrent import RECURRENT
-from isamap.graph.operators.reductions import REDUCTIONS
+from isamap.graph.operators.reductions import NORMS, REDUCTIONS
 from isamap.graph.operators.resizing import RESIZING
 from isamap.graph.operators.runtimes import COMBINED
-from isamap.graph.operators.sampling import SAMPLING
-from isamap.graph.operators.spectra import SPECTRA
-from isamap.graph.operators.views import VIEWS
 
 _TABLES = (
     CONVOLUTIONS,

@@ -1,15 +1,17 @@
-"""Sliding windows over an image, and pooling."""
+"""Sliding windows over an image: pooling and convolutions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+
+import numpy as np
 
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.making import WORK_OF_PLACE, KernelText, Operand, Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.products import accumulator_type, round_sums
+from isamap.graph.operators.products import accumulator_type, is_zero, round_sums
 from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 from isamap.ir import DTYPES
 
@@ -282,4 +284,203 @@ WINDOWS: Mapping[str, Lowered] = {
     "GlobalMaxPool": _global("max"),
     "GlobalLpPool": _global_lp_pool,
     "Col2Im": _col2im,
+}
+
+
+# --- convolutions ---------------------------------------------------------------------------------------
+
+# Convolutions: sums over a window that moves over an image. Multi-filter results have channels last.
+
+
+def _conv(o: Applied) -> Value:
+    return convolve(o, o[0], o[1], o.optional(2), o[0].dtype)
+
+
+def convolve(
+    o: Applied,
+    x: Value,
+    w: Value,
+    bias: Value | None,
+    dtype: str,
+    points: tuple[Value | None, Value | None] = (None, None),
+) -> Value:
+    """Return a convolution of quantised data with zero points: one for the image, one per filter or for all."""
+    groups = o.integer("group", 1)
+    found = windows(o, x.shape[2:], o.list("kernel_shape") or w.shape[2:])
+    if x.rank != w.rank or x.rank < 3 or w.shape[2:] != found.window:
+        raise NotTaken(f"filters {list(w.shape)} for an image {list(x.shape)}")
+    if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
+        raise NotTaken(f"filters {list(w.shape)} for an image {list(x.shape)} in {groups} groups")
+    channels, filters = w.shape[1], w.shape[0] // groups
+    text, inside = o.text(), wide_type(dtype)
+    at, _ = axes_of((x.shape[0], groups, filters, *found.result))
+    n, g, k, *p = at
+    (c, *taps), inner = axes_of((channels, *found.window), "r")
+    of_image, of_result = _several(groups, channels), _several(groups, filters)
+    is_last = bool(x.order) if groups > 1 and not _several(channels, filters) else filters >= LEAST_LANES
+    image = text.read(_split_channels(x, of_image))
+    every = w.shaped((*_several(groups, filters, channels), *found.window))
+    kernels = text.read(
+        o.making.laid(every, _filters_order(every.rank, len(of_result), len(taps)) if is_last else ())
+    )
+    order = _last(len(of_result), len(p)) if is_last else ()
+    result = text.write(dtype, (x.shape[0], *of_result, *found.result), order)
+    total = accumulator_type(text, inside, result.shape, result)
+    at = [n, *_name_axes(g, k), *p]
+    loops = result.loops(at)
+    point, other = (None if is_zero(p) else p for p in points)
+    zero = "0" if point is None else element(text, point.shaped(()), ()).text
+    if point is not None and other is None and (onto := _zero_point_term(point, w, bias)) is not None:
+        bias, point = onto, None
+    start = (
+        "0" if bias is None else cast(text.read(bias.shaped(of_result)).term(_name_axes(g, k)), inside).text
+    )
+    text.loop(loops, f"{total.at(at)} = {start};")
+    index = [n, *_name_axes(g, c), *found.places(p, taps)]
+    first = len(index) - len(p)
+    if point is None and not found.is_inside and min(found.before) >= 0:
+        # As wide on both sides, so that what strides leave over makes no kernels of its own.
+        text.border(image, (((0, 0),) * first) + tuple((max(b), max(b)) for b in found.border), zero)
+    pixel = TextTerm(
+        image.at(index) if found.is_inside else image.filled(index_kept(index, image.shape, first), zero),
+        image.dtype,
+    )
+    left = cast(pixel, inside).text
+    left = left if point is None else f"({left} - {cast(TextTerm(zero, image.dtype), inside).text})"
+    right = cast(kernels.term([*_name_axes(g, k, c), *taps]), inside).text
+    if other is not None:
+        other = other.shaped(()) if other.count == 1 else other.shaped((groups, filters))
+        right = f"({right} - {cast(element(text, other, [g, k] if other.rank else []), inside).text})"
+    text.loop({**loops, **inner}, f"{total.at(at)} += {left} * {right};")
+    return _merge_channels(round_sums(text, total, result), len(of_result), order)
+
+
+def _zero_point_term(point: Value, w: Value, bias: Value | None) -> Value | None:
+    """Return a bias minus the image's zero point times the sum of each filter, or None if one is unknown.
+
+    Products are then of bytes as they lie, which machines multiply. Taps beyond the image read the zero point.
+    Source: Jacob et al. 2018, equation 7.
+    """
+    if point.known is None or point.count != 1 or w.known is None or (bias and bias.known is None):
+        return None
+    sums = w.known.astype(np.int64).reshape(w.shape[0], -1).sum(axis=1)
+    begun = 0 if bias is None or bias.known is None else bias.known.astype(np.int64).reshape(-1)
+    onto = begun - int(point.known.reshape(-1)[0]) * sums
+    fits = np.all((onto >= -(2**31)) & (onto < 2**31))
+    return Value.of(onto.astype(np.int32)) if fits else None
+
+
+# --- channels behind the image ----------------------------------------------------------------------------
+
+LEAST_LANES = 8
+"""Filters from which on results lie channels last: registers hold neighbours, and these are of one pixel."""
+
+
+def _several(*sizes: int) -> tuple[int, ...]:
+    """Return the sizes without those that are 1."""
+    return tuple(size for size in sizes if size != 1)
+
+
+def _name_axes(*names: str) -> tuple[str, ...]:
+    """Return the names of axes with several elements, as `axes_of` gives them."""
+    return tuple(name for name in names if name != "0")
+
+
+def _split_channels(x: Value, parts: tuple[int, ...]) -> Value:
+    """Return an image whose channel axis is split into these parts, without moving elements."""
+    more = len(parts) - 1
+    places = [tuple(range(1, 1 + len(parts))) if n == 1 else (n + more if n else 0,) for n in x.order]
+    order = tuple(axis for part in places for axis in part)
+    return replace(x, order=()).shaped((x.shape[0], *parts, *x.shape[2:])).ordered(order)
+
+
+def _merge_channels(y: Value, parts: int, order: tuple[int, ...]) -> Value:
+    """Return a result with its channel axes merged as axis 1, given the order in which it was written."""
+    shape = (y.shape[0], prod(y.shape[1 : 1 + parts]), *y.shape[1 + parts :])
+    return replace(y, order=()).shaped(shape).ordered(_last(1, len(shape) - 2) if order else ())
+
+
+def _last(parts: int, places: int) -> tuple[int, ...]:
+    """Return the order of an image's axes with its channel axes last."""
+    return (0, *range(1 + parts, 1 + parts + places), *range(1, 1 + parts))
+
+
+def _filters_order(rank: int, parts: int, places: int) -> tuple[int, ...]:
+    """Return the order of a filter's axes with the output channels, which fill registers, last."""
+    window, channels = range(rank - places, rank), range(parts, rank - places)
+    return (*range(parts - 1), *window, *channels, *range(max(0, parts - 1), parts))
+
+
+def _conv_integer(o: Applied) -> Value:
+    return convolve(o, o[0], o[1], None, "i32", (o.optional(2), o.optional(3)))
+
+
+def _conv_transpose(o: Applied) -> Value:
+    x, w, bias = o[0], o[1], o.optional(2)
+    groups, count = o.integer("group", 1), x.rank - 2
+    strides, dilations = o.list("strides") or (1,) * count, o.list("dilations") or (1,) * count
+    more = o.list("output_padding") or (0,) * count
+    window = o.list("kernel_shape") or w.shape[2:]
+    if w.rank != x.rank or x.rank < 3 or window != w.shape[2:]:
+        raise NotTaken(f"filters {list(w.shape)} for an image {list(x.shape)}")
+    if groups < 1 or x.shape[1] != w.shape[0] or x.shape[1] % groups:
+        raise NotTaken(f"filters {list(w.shape)} for an image {list(x.shape)} in {groups} groups")
+    if min((*strides, *dilations, *window)) < 1 or min(more) < 0:
+        raise NotTaken("a stride, a dilation or a window below 1, or a negative `output_padding`")
+    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
+    full = [(size - 1) * s + r for size, s, r in zip(x.shape[2:], strides, reach, strict=True)]
+    before, result = _crop_sizes(o, full, more, x.shape[2:], strides)
+    channels, filters = x.shape[1] // groups, w.shape[1]
+    text, inside = o.text(), wide_type(x.dtype)
+    image = text.read(x.shaped((x.shape[0], groups, channels, *x.shape[2:])))
+    kernels = text.read(w.shaped((groups, channels, *w.shape[1:])))
+    y = text.write(x.dtype, (x.shape[0], groups, filters, *result))
+    total = text.temp(inside, (x.shape[0], groups, filters, *full))
+    at, loops = axes_of(total.shape)
+    text.loop(loops, f"{total.at(at)} = 0;")
+    pixels, over = axes_of(image.shape, "p")
+    taps, inner = axes_of(w.shape[2:], "r")
+    (k,), of_filter = axes_of((filters,), "k")
+    there = [f"{p}*{s} + {t}*{d}" for p, s, t, d in zip(pixels[3:], strides, taps, dilations, strict=True)]
+    left = cast(image.term(pixels), inside).text
+    right = cast(kernels.term([pixels[1], pixels[2], k, *taps]), inside).text
+    target = f"{total.name}[{', '.join(index_kept([pixels[0], pixels[1], k, *there], total.shape, 3))}]"
+    text.loop({**over, **of_filter, **inner}, f"{target} += {left} * {right};")
+    at, loops = axes_of(y.shape)
+    index = [*at[:3], *(f"{p} + {b}" for p, b in zip(at[3:], before, strict=True))]
+    value = cast(
+        TextTerm(total.filled(index_kept(index, total.shape, 3), "0").replace("+ -", "- "), inside), inside
+    ).text
+    if bias is not None:
+        value = f"{value} + {cast(text.read(bias.shaped((groups, filters))).term(at[1:3]), inside).text}"
+    text.loop(loops, f"{y.at(at)} = {cast(TextTerm(f'({value})', inside), y.dtype).text};")
+    return text.done().shaped((x.shape[0], w.shape[1] * groups, *result))
+
+
+def _crop_sizes(
+    o: Applied, full: Sequence[int], more: Sequence[int], image: Sequence[int], strides: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Return the cropping at the start, and the result sizes, of a transposed convolution."""
+    count = len(full)
+    kind, output_shape = o.word("auto_pad", "NOTSET"), o.list("output_shape")
+    pads = o.list("pads") if kind != "VALID" else None
+    pads = pads or (0,) * (2 * count)
+    if len(pads) != 2 * count or len(output_shape or full) < count:
+        raise NotTaken(f"attributes for another number of dimensions than {count}")
+    if output_shape is None and kind in ("SAME_UPPER", "SAME_LOWER"):
+        output_shape = tuple(size * s for size, s in zip(image, strides, strict=True))
+    if output_shape is None:
+        sizes = [f - pads[n] - pads[count + n] + more[n] for n, f in enumerate(full)]
+        if min(sizes) < 0:
+            raise NotTaken(f"`pads` {list(pads)} that take away more than {full}")
+        return list(pads[:count]), sizes
+    output_shape = output_shape[-count:]
+    totals = [max(0, f + more[n] - output_shape[n]) for n, f in enumerate(full)]
+    return [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in totals], list(output_shape)
+
+
+CONVOLUTIONS: Mapping[str, Lowered] = {
+    "Conv": _conv,
+    "ConvInteger": _conv_integer,
+    "ConvTranspose": _conv_transpose,
 }

@@ -12,10 +12,9 @@ import numpy as np
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import KernelText, Value, axes_of
-from isamap.graph.operators.convolutions import convolve
 from isamap.graph.operators.data_movement import transpose_axes
 from isamap.graph.operators.elementwise import Lowered, decode_numbers, encode_numbers
-from isamap.graph.operators.pooling import counts_of, find_windows, tap
+from isamap.graph.operators.pooling import convolve, counts_of, find_windows, tap
 from isamap.graph.operators.products import multiply_matrices
 from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 from isamap.graph.types import CODED, TYPES, stored_type

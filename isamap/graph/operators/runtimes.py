@@ -18,8 +18,8 @@ from isamap.graph.making import Value
 from isamap.graph.operators.blocked_weights import BlockedWeights, multiply_blocks
 from isamap.graph.operators.data_movement import slice_value, transpose_axes
 from isamap.graph.operators.elementwise import ACTIVATIONS, ELEMENTWISE, Lowered, floats, of_bytes
-from isamap.graph.operators.norms import normalise_rows
 from isamap.graph.operators.products import multiply_matrices
+from isamap.graph.operators.reductions import normalise_rows
 from isamap.graph.terms import NotTaken, cast, number, wide_type
 
 
