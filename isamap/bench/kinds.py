@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from importlib.metadata import version
 from time import perf_counter_ns
 from typing import Any
@@ -19,6 +18,8 @@ from isamap.bench.libraries import (
     TORCH_TYPES,
     NotOffered,
     Ready,
+    import_library,
+    import_torch,
     mkl_library,
     prepare_isamap,
     prepare_mkl,
@@ -160,10 +161,7 @@ class Description(ctypes.Structure):
 
 def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
     """Return `C += A @ B` of a `scipy.sparse.csr_array`. Raises: NotOffered."""
-    try:
-        sparse: Any = import_module("scipy.sparse")
-    except ImportError:
-        raise NotOffered from None
+    sparse = import_library("scipy.sparse")
     case, given = mapped.task.case, compress_rows(mapped.task.case)
     a = sparse.csr_array((given["val"], given["col"], given["row"]), shape=(case.m, case.k))
     b, c, ring = mapped.arrays["B"], mapped.arrays["C"], mapped.task.ring
@@ -228,11 +226,7 @@ def prepare_torch_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
     task, case = mapped.task, mapped.task.case
     if task.form not in ("f32", "bf16"):
         raise NotOffered
-    try:
-        torch: Any = import_module("torch")
-    except ImportError:
-        raise NotOffered from None
-    torch.set_num_threads(threads)
+    torch = import_torch(threads)
     dtype = getattr(torch, TORCH_TYPES[task.form])
     raw = {
         name: torch.frombuffer(mapped.arrays[name][0].view("uint8").reshape(-1), dtype=dtype)
@@ -280,8 +274,15 @@ def _filters(case: ConvCase, raw: Any) -> Any:
         transposed = (
             raw.reshape(g, conv.r, conv.s, c, k).permute(0, 4, 3, 1, 2).reshape(conv.k, c, conv.r, conv.s)
         )
-    torch: Any = import_module("torch")
+    torch = import_library("torch")
     return transposed.contiguous(memory_format=torch.channels_last)
+
+
+def _open_session(runtime: Any, model: bytes, threads: int) -> Any:
+    """Return a session of onnxruntime that runs a model on a number of threads."""
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
@@ -289,19 +290,14 @@ def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
     task, case = mapped.task, mapped.task.case
     if task.form not in ("f32", "u8s8") or case.layout != "nchw":
         raise NotOffered
-    try:
-        runtime: Any = import_module("onnxruntime")
-    except ImportError:
-        raise NotOffered from None
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    runtime = import_library("onnxruntime")
     conv = case.shape
     x: Array = mapped.arrays["X"][0].reshape(conv.n, conv.c, conv.h, conv.w)
     f: Array = mapped.arrays["F"][0].reshape(conv.k, conv.c // conv.groups, conv.r, conv.s)
     y: Array = mapped.arrays["Y"][0].reshape(conv.n, conv.k, conv.p, conv.q)
     pads, strides = (case.pad_h, case.pad_w) * 2, (case.stride_h, case.stride_w)
     model = convolution_model(x, f, y.shape, pads, strides, case.groups, held=task.packed)
-    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = _open_session(runtime, model, threads)
     given = {"X": x} if task.packed else {"X": x, "F": f}
 
     def keep(result: Any) -> None:
@@ -327,11 +323,7 @@ LAYERS = {"gru": "GRU", "lstm": "LSTM", "rnn": "RNN"}
 
 def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
     """Return torch.nn.GRU, LSTM or RNN in inference mode. Raises: NotOffered."""
-    try:
-        torch: Any = import_module("torch")
-    except ImportError:
-        raise NotOffered from None
-    torch.set_num_threads(threads)
+    torch = import_torch(threads)
     dtype = getattr(torch, TORCH_TYPES[mapped.task.form])
 
     def tensor(array: Array) -> Any:
@@ -374,15 +366,10 @@ def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
     """Return the f32 layer of onnxruntime. Raises: NotOffered."""
     if mapped.task.form != "f32":
         raise NotOffered
-    try:
-        runtime: Any = import_module("onnxruntime")
-    except ImportError:
-        raise NotOffered from None
+    runtime = import_library("onnxruntime")
     arrays = {name: copies[0] for name, copies in mapped.arrays.items()}
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     model = recurrent_model(LAYERS[mapped.task.case.cell], arrays)
-    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = _open_session(runtime, model, threads)
     given = {"X": arrays["X"]}
 
     def keep(result: Any) -> None:

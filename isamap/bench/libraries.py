@@ -46,6 +46,21 @@ class NotOffered(Exception):
     """An error: the library lacks the operation."""
 
 
+def import_library(name: str) -> Any:
+    """Return a library's module. Raises: NotOffered if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise NotOffered from None
+
+
+def import_torch(threads: int) -> Any:
+    """Return torch with a number of threads. Raises: NotOffered if it is not installed."""
+    torch = import_library("torch")
+    torch.set_num_threads(threads)
+    return torch
+
+
 HOLDS: dict[str, Mapping[str, str]] = {
     "avx2": {
         "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -154,11 +169,7 @@ def prepare_torch(mapped: Mapped[GemmCase], threads: int) -> Ready:
 
     With packed weights the call is a linear layer of oneDNN. Its last result is copied into C after the clock stops.
     """
-    try:
-        torch: Any = import_module("torch")
-    except ImportError:
-        raise NotOffered from None
-    torch.set_num_threads(threads)
+    torch = import_torch(threads)
     call, results = _torch_call(torch, mapped)
 
     def time(calls: int, first: int) -> int:

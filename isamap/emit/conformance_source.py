@@ -13,7 +13,7 @@ with its configuration loaded before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from isamap.emit.c_build import with_attributes
 from isamap.emit.c_functions import HELPER_NAMES, helper_texts
@@ -116,14 +116,12 @@ def check_source(machine: Machine, forms: tuple[EncodedForm, ...], model: bool) 
     parts += [
         t.splitlines() for t in helper_texts(issuer.used - {"string.h", "math.h"}, machine.target.parts)
     ]
-    parts += [image_text(name, image) for image, name in issuer.images.items()]
-    parts += [m.text.splitlines() for m in issuer.models.values()]
-    source = "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"
+    source = join_source(parts, issuer, functions)
     return source if model else with_attributes(source, machine.target.attributes)
 
 
-class _Function:
-    """A writer of the function of one form."""
+class FormWriter:
+    """A writer of a C function around a form: its names, its variables, and its lines."""
 
     def __init__(self, machine: Machine, form: EncodedForm, issuer: Issuer) -> None:
         self.machine, self.form, self.issuer = machine, form, issuer
@@ -132,8 +130,63 @@ class _Function:
         self.names.take("numbers")
         self.encoded: Mapping[str, int] = dict(form.encoded)
         self.values: dict[str, Value] = {}
-        self.refs: dict[str, RegisterRef | MemoryRef] = {}
         self.out: list[str] = []
+
+    def is_register(self, o: Operand) -> bool:
+        return self.machine.memories[o.memory or ""].kind == "registers"
+
+    def params(self) -> tuple[tuple[str, Argument], ...]:
+        """Return the arguments of the instruction's parameters: encoded numbers, or C variables."""
+        return tuple(
+            (p.name, Scalar(p.name, p.dtype) if p.dtype else self.encoded.get(p.name, Index.of(p.name)))
+            for p in self.form.entry.instruction.params
+        )
+
+    def load_settings(self, settings: Sequence[tuple[str, str, int | None, int]]) -> bool:
+        """Load the states that `(state, field, index, value)` set. Return whether there are any."""
+        for call in load_states(self.issuer, fields_by_state(settings)):
+            self.fenced([call])
+        return bool(settings)
+
+    def release(self) -> None:
+        for call in release_states(self.issuer, self.form.entry.instruction):
+            self.fenced([call])
+
+    def move(self, value: str, memory: str, found: RegisterMove, here: Here) -> None:
+        """Issue the load or store of a value from or to dense rows."""
+        shape = self.values[value].shape
+        strides = tuple(index_product(shape[axis + 1 :]) for axis in range(len(shape)))
+        place = MemoryRef(memory, Index.of(0), strides)
+        operands = ((found.register, RegisterRef(value)), (found.memory, place))
+        self.issue(Issue(found.name, operands, found.params), here)
+
+    def issue(self, issue: Issue, here: Here) -> None:
+        self.fenced(self.issuer.statements(issue, here))
+
+    def fenced(self, lines: list[str]) -> None:
+        """Write lines between barriers, without two barriers in a row."""
+        for line in (BARRIER, *lines, BARRIER):
+            if self.out[-1].strip() != line:
+                self.add(line)
+
+    def add(self, line: str) -> None:
+        if line:
+            self.out.append(f"  {line}")
+
+
+def join_source(parts: Iterable[Sequence[str]], issuer: Issuer, functions: Iterable[Sequence[str]]) -> str:
+    """Return a file: its parts, the images and models that an issuer has collected, and the functions."""
+    images = (image_text(name, image) for image, name in issuer.images.items())
+    models = (m.text.splitlines() for m in issuer.models.values())
+    return "\n\n".join("\n".join(part) for part in (*parts, *images, *models, *functions)) + "\n"
+
+
+class _Function(FormWriter):
+    """A writer of the function of one form."""
+
+    def __init__(self, machine: Machine, form: EncodedForm, issuer: Issuer) -> None:
+        super().__init__(machine, form, issuer)
+        self.refs: dict[str, RegisterRef | MemoryRef] = {}
 
     def lines(self) -> list[str]:
         form = self.form
@@ -201,15 +254,6 @@ class _Function:
     def dense(self, o: Operand) -> tuple[Index, ...]:
         return tuple(index_product(o.shape[axis + 1 :]) for axis in range(len(o.shape)))
 
-    def params(self) -> tuple[tuple[str, Argument], ...]:
-        found: list[tuple[str, Argument]] = []
-        for p in self.form.entry.instruction.params:
-            if p.dtype is not None:
-                found.append((p.name, Scalar(p.name, p.dtype)))
-            else:
-                found.append((p.name, self.encoded.get(p.name, Index.of(p.name))))
-        return tuple(found)
-
     # --- registers that have numbers
 
     def numbered(self) -> list[Operand]:
@@ -232,19 +276,13 @@ class _Function:
             value = r.value.substitute(self.encoded).value
             assert value is not None, "checked before"
             settings.append((r.field.state, r.field.field, index, value))
-        for call in load_states(self.issuer, fields_by_state(settings)):
-            self.fenced([call])
-        return bool(settings)
-
-    def release(self) -> None:
-        for call in release_states(self.issuer, self.form.entry.instruction):
-            self.fenced([call])
+        return self.load_settings(settings)
 
     def fill(self, here: Here) -> None:
         for o in self.numbered():
             found = find_move(self.machine, o, self.encoded, load=True)
             if found is not None and (o.role != "out" or o.outside == "keep"):
-                self.move(o, found, here)
+                self.move(o.name, f"{o.name}.mem", found, here)
 
     def empty(self, here: Here) -> None:
         for o in self.form.passed:
@@ -253,7 +291,7 @@ class _Function:
             if o in self.numbered():
                 found = find_move(self.machine, o, self.encoded, load=False)
                 assert found is not None, "checked before"
-                self.move(o, found, here)
+                self.move(o.name, f"{o.name}.mem", found, here)
             else:
                 held, slot = self.issuer.value_type(self.values[o.name]), self.form.passed.index(o)
                 if held is None and self.form.is_bare:
@@ -263,30 +301,6 @@ class _Function:
                     self.add(f"*({held} *)(void *)data[{slot}] = {name};")
                 else:
                     self.add(f"memcpy(data[{slot}], &{name}, sizeof {name});")
-
-    def move(self, o: Operand, found: RegisterMove, here: Here) -> None:
-        """Issue the load or store of an operand from or to dense rows."""
-        shape = self.values[o.name].shape
-        strides = tuple(index_product(shape[axis + 1 :]) for axis in range(len(shape)))
-        memory = MemoryRef(f"{o.name}.mem", Index.of(0), strides)
-        operands = ((found.register, RegisterRef(o.name)), (found.memory, memory))
-        self.issue(Issue(found.name, operands, found.params), here)
-
-    # --- text
-
-    def issue(self, issue: Issue, here: Here) -> None:
-        self.fenced(self.issuer.statements(issue, here))
-
-    def fenced(self, lines: list[str]) -> None:
-        for line in (BARRIER, *lines, BARRIER):
-            if self.out[-1].strip() != line:
-                self.add(line)
-
-    def is_register(self, o: Operand) -> bool:
-        return self.machine.memories[o.memory or ""].kind == "registers"
-
-    def add(self, line: str) -> None:
-        self.out.append(f"  {line}")
 
 
 # --- the machine's own moves ------------------------------------------------------------------------------

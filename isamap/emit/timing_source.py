@@ -15,24 +15,23 @@ A chain runs through an operand that is read and written, or through a result an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 from isamap.emit.c_build import with_attributes
 from isamap.emit.c_functions import HELPER_NAMES, helper_texts
-from isamap.emit.c_issue import Here, Issuer, image_text
+from isamap.emit.c_issue import Here, Issuer
 from isamap.emit.c_names import CNames, compute_type, storage_type
 from isamap.emit.conformance_source import (
     BARRIER,
     EncodedForm,
-    fields_by_state,
+    FormWriter,
     find_move,
-    load_states,
-    release_states,
+    join_source,
 )
-from isamap.ir import Index, Operand, Scalar
+from isamap.ir import Index, Operand
 from isamap.ir import product as index_product
-from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
+from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import Machine
 from isamap.machine.timings import LINE_BYTES
 from isamap.source.records import dataclass
@@ -144,10 +143,7 @@ def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], samp
     used = (issuer.used | {"IN_VECTOR"}) - {"string.h", "math.h"}
     parts += [t.splitlines() for t in helper_texts(used, machine.target.parts)]
     parts += [_HIDING.splitlines(), sampled_by.splitlines()]
-    parts += [image_text(name, image) for image, name in issuer.images.items()]
-    parts += [m.text.splitlines() for m in issuer.models.values()]
-    source = "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"
-    return with_attributes(source, machine.target.attributes)
+    return with_attributes(join_source(parts, issuer, functions), machine.target.attributes)
 
 
 def sampler(clock: str = WALL) -> str:
@@ -160,20 +156,14 @@ def hide_value(name: str, c_type: str) -> str:
     return f"HIDE_{'R' if _INTEGER.fullmatch(c_type) else 'V'}({name});"
 
 
-class _Function:
+class _Function(FormWriter):
     """A writer of the function of one timing."""
 
     def __init__(self, machine: Machine, timing: Timing, issuer: Issuer) -> None:
-        self.machine, self.timing, self.issuer = machine, timing, issuer
-        self.form = timing.form
-        self.names = issuer.names.inside()
-        for word in ("data", "numbers"):
-            self.names.take(word)
-        self.encoded: Mapping[str, int] = dict(self.form.encoded)
+        super().__init__(machine, timing.form, issuer)
+        self.timing = timing
         self.through = find_chain(self.form, machine) if timing.kind == "chain" else None
-        self.values: dict[str, Value] = {}
         self.c_types: dict[str, str] = {}
-        self.out: list[str] = []
 
     def lines(self) -> list[str]:
         self.out = [f"void {self.timing.function}(unsigned char *const *data, const int64_t *numbers, "]
@@ -203,9 +193,6 @@ class _Function:
         return [*self.out, "}"]
 
     # --- operands
-
-    def is_register(self, o: Operand) -> bool:
-        return self.machine.memories[o.memory or ""].kind == "registers"
 
     def copies(self, o: Operand) -> int:
         """Return how many variables represent an operand. Each place in memory has one pointer."""
@@ -293,12 +280,6 @@ class _Function:
         shape = [extent.substitute(dict(highest(self.form))) for extent in o.shape]
         return tuple(index_product(shape[axis + 1 :]) for axis in range(len(shape)))
 
-    def params(self) -> tuple[tuple[str, Argument], ...]:
-        return tuple(
-            (p.name, Scalar(p.name, p.dtype) if p.dtype else self.encoded.get(p.name, Index.of(p.name)))
-            for p in self.form.entry.instruction.params
-        )
-
     # --- registers that have numbers
 
     def configure(self) -> bool:
@@ -314,13 +295,7 @@ class _Function:
                     index = self.values[f"{operand}.{copy}"].register
                 assert not isinstance(index, str)
                 settings.append((r.field.state, r.field.field, index, self.number(r.value)))
-        for call in load_states(self.issuer, fields_by_state(settings)):
-            self.fenced([call])
-        return bool(settings)
-
-    def release(self) -> None:
-        for call in release_states(self.issuer, self.form.entry.instruction):
-            self.fenced([call])
+        return self.load_settings(settings)
 
     def fill(self, here: Here) -> None:
         """Load the registers that have numbers instead of C variables."""
@@ -330,24 +305,14 @@ class _Function:
             found = find_move(self.machine, o, self.encoded, load=True)
             for copy in range(self.copies(o) if found is not None else 0):
                 assert found is not None
-                shape = self.values[self.value(o, copy)].shape
-                strides = tuple(index_product(shape[axis + 1 :]) for axis in range(len(shape)))
-                memory = MemoryRef(self.place(o), Index.of(0), strides)
-                operands = ((found.register, RegisterRef(self.value(o, copy))), (found.memory, memory))
-                self.issue(Issue(found.name, operands, found.params), here)
+                self.move(self.value(o, copy), self.place(o), found, here)
 
     # --- text
 
-    def issue(self, issue: Issue, here: Here) -> None:
-        self.fenced(self.issuer.statements(issue, here))
-
     def fenced(self, lines: list[str]) -> None:
+        """Write lines behind a barrier."""
         for line in (BARRIER, *lines):
             self.add(line)
-
-    def add(self, line: str) -> None:
-        if line:
-            self.out.append(f"  {line}")
 
 
 def highest(form: EncodedForm) -> tuple[tuple[str, int], ...]:
