@@ -24,8 +24,8 @@ HW = "x86-avx2"
 
 
 @pytest.mark.hardware
-@pytest.mark.parametrize("name", ["gemm_s8s8", "gemm_u8s8"])
-def test_products_of_bytes_are_summed_by_a_call_in_a_call(name: str) -> None:
+@pytest.mark.parametrize(("name", "product"), [("gemm_s8s8", ""), ("gemm_u8s8", r"_mm256_add_epi32\(")])
+def test_products_of_bytes_are_summed_by_a_call_in_a_call(name: str, product: str) -> None:
     if missing := missing_features(load_machine(HW)):
         pytest.skip(f"this computer lacks {', '.join(missing)}")
     text = kernel_path(name).read_text(encoding="utf-8")
@@ -33,7 +33,24 @@ def test_products_of_bytes_are_summed_by_a_call_in_a_call(name: str) -> None:
     prepared = prepare(Request(Source(f"{name}.ir", text), HW, sizes, heuristic="greedy"))
     assert prepared.ran_on == "native"
     emitted = prepared.program.emitted
-    assert re.search(r"(v\d+) = _mm256_add_epi32\(\1, _mm256_madd_epi16\(v\d+, v\d+\)\);", emitted.source)
+    assert re.search(rf"(v\d+) = _mm256_add_epi32\(\1, {product}_mm256_madd_epi16\(", emitted.source)
+    cases = list(all_cases(prepared, ("integers", "random", "edges"), guard=True))
+    assert len(cases) == 3
+    assert not [d.render() for case in cases for d in case.problems]
+
+
+@pytest.mark.hardware
+@pytest.mark.parametrize("name", ["gemm_q4_0", "gemm_q4_k", "gemm_q8_0"])
+def test_weights_in_blocks_are_summed_four_at_a_time(name: str) -> None:
+    """Without VNNI, 255 times -128 and back is exact: `vpmaddubsw` would saturate."""
+    if missing := missing_features(load_machine(HW)):
+        pytest.skip(f"this computer lacks {', '.join(missing)}")
+    text = kernel_path(name).read_text(encoding="utf-8")
+    sizes = {"M": 5, "N": 1, "G": 2}
+    prepared = prepare(Request(Source(f"{name}.ir", text), HW, sizes, heuristic="greedy"))
+    assert prepared.ran_on == "native"
+    assert "_mm256_madd_epi16(_mm256_srli_epi16(" in prepared.program.emitted.source
+    assert not [w for w in prepared.program.compilation.warnings if w.code == "scalar-only"]
     cases = list(all_cases(prepared, ("integers", "random", "edges"), guard=True))
     assert len(cases) == 3
     assert not [d.render() for case in cases for d in case.problems]

@@ -40,6 +40,7 @@ def test_results_of_calls_wait_for_the_others_and_for_the_one_that_takes_them(
 def test_a_product_that_is_added_waits_beside_the_sum() -> None:
     machine = load_machine("x86-avx2")
     assert count_between(machine.instructions["dot2_ymm_i16"], machine) == (("ymm", 1),)
+    assert count_between(machine.instructions["dot4_ymm_u8_i8"], machine) == (("ymm", 3),)
     assert count_between(machine.instructions["fma_ymm_f32"], machine) == ()
     assert count_between(machine.instructions["store_ymm_f32"], machine) == ()
     assert count_between(machine.instructions["mac_f32"], machine) == ()
