@@ -196,13 +196,19 @@ def _add_levels(missed: Iterable[tuple[Misses, float]]) -> Iterator[tuple[Misses
 def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:
     """Return how long copies read an operand from a distant memory, or write results there, or 0 for the first cache.
 
-    No other work hides these copies, because computing starts after them. Units: nanoseconds.
+    No other work hides these copies, because computing starts after them. An iteration of ordered loops may fit
+    into the first cache, and copy what it is the first to use. Units: nanoseconds.
     """
-    if operand.staging.homes[0] or (operand.is_accumulator and tiling.space.splits_sum):
+    space = tiling.space
+    if operand.staging.homes[0] or (operand.is_accumulator and space.splits_sum):
         return 0.0
     ways = 2 if operand.is_accumulator else 1
-    bandwidth = _far_bandwidth(tiling.space, problem)
-    return ways * whole_bytes(tiling.space, operand)[0] / bandwidth if bandwidth else 0.0
+    bandwidth = _far_bandwidth(space, problem)
+    fresh_ns = (
+        _fresh_ns(space, operand, problem.caches[: level + 1], behind)
+        for level, (_, behind) in enumerate(sources(problem))
+    )
+    return max((ways * whole_bytes(space, operand)[0] / bandwidth if bandwidth else 0.0, *fresh_ns))
 
 
 def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

@@ -290,15 +290,20 @@ def _whole_tiles(walk: Walk) -> Mapping[str, int]:
 
 
 def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """Return what the copies of an input read, at the bandwidth of where all tensors lie; of results both ways."""
+    """Return what the copies of an input read, at the bandwidth of where all tensors lie; of results both ways.
+
+    What an iteration of ordered loops is the first to use lies farther away, if not all of its array is near.
+    """
     far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
     dealt = [name for name, _ in walk.option.parts]
     is_apart = operand.is_accumulator and any(a.is_reduction and a.name in dealt for a in walk.option.axes)
-    if is_apart or operand.staging.homes[0] or not far:
+    if is_apart or operand.staging.homes[0]:
         return 0.0
+    rooms = [cache.capacity_bytes for cache in problem.caches]
+    first_used = [n for n in range(len(rooms)) if operand.staging.fresh_bytes > max(rooms[: n + 1])]
     whole = {axis.name: axis.extent for axis in walk.option.axes}
-    ways = 2 if operand.is_accumulator else 1
-    return ways * direct_bytes(operand, whole) / bandwidth_behind(problem, far[-1])
+    moved = (2 if operand.is_accumulator else 1) * direct_bytes(operand, whole)
+    return max((moved / bandwidth_behind(problem, n) for n in (*far[-1:], *first_used)), default=0.0)
 
 
 def _shared(walk: Walk, operand: TileOperand, problem: Problem) -> float:

@@ -112,6 +112,16 @@ def test_a_copy_out_of_the_first_cache_or_into_a_scratchpad_waits_for_nothing() 
     assert reading(replace(gemm(1024, 1024, 1024), caches=())) == 0.0
 
 
+def test_a_copy_of_what_an_iteration_is_the_first_to_use_reads_it_out_of_where_its_array_lies() -> None:
+    near = gemm(32, 32, 32)
+    one_bytes = 4 * 32 * 32
+    last, memory = near.caches[2].bandwidth_bytes_per_ns, near.memory_bandwidth_bytes_per_ns
+    rooms = [cache.capacity_bytes for cache in near.caches]
+    assert reading(near, fresh_bytes=rooms[0]) == 0.0
+    assert reading(near, fresh_bytes=rooms[2]) == pytest.approx(one_bytes / last)
+    assert reading(near, fresh_bytes=rooms[2] + 1) == pytest.approx(one_bytes / memory)
+
+
 def test_a_copy_costs_what_it_reads_on_top_of_what_is_computed() -> None:
     problem = gemm(1024, 1024, 1024)
     nest = problem.nests[0]
