@@ -15,6 +15,7 @@ from isamap.driver.verifying import all_cases
 from isamap.kernels import kernel_path
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.machine.processor import Cpu
+from isamap.run.conformance import check_machine
 from isamap.source import Source
 from isamap.source.numbers import Spread
 from isamap.tune.measured_parameters import InstructionFigure
@@ -54,6 +55,16 @@ def test_weights_in_blocks_are_summed_four_at_a_time(name: str) -> None:
     cases = list(all_cases(prepared, ("integers", "random", "edges"), guard=True))
     assert len(cases) == 3
     assert not [d.render() for case in cases for d in case.problems]
+
+
+@pytest.mark.hardware
+def test_instructions_of_several_operations_mean_what_they_state() -> None:
+    machine = load_machine(HW)
+    if missing := missing_features(machine):
+        pytest.skip(f"this computer lacks {', '.join(missing)}")
+    names = ["dot4_ymm_u8_i8", "cvt_ymm_f32_bf16", "store_sat_ymm_f32_i8", "store_sat_ymm_f32_u8"]
+    checks = check_machine(machine, names)
+    assert {c.instruction: c.verdict for c in checks} == dict.fromkeys(names, "ok")
 
 
 def test_the_peak_of_calls_in_calls_is_what_calibration_times(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from isamap.cli import main
 from isamap.driver.explaining import form_warnings
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
+from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.report.compilation import MANY_BUFFERS, workspace_lines
 from isamap.source import Source
@@ -172,3 +173,22 @@ def test_a_zero_point_added_after_rounding_needs_no_scalar_code() -> None:
     }"""
     request = Request(Source("k.ir", text), "x86-avx512", {"N": 64}, heuristic="greedy")
     assert compile_kernel(request, "schedule").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "hw", "sizes"),
+    [
+        ("gemm_q8_0", "x86-avx2", {"M": 16, "N": 1, "G": 2}),
+        ("gemm_q4_0", "x86-avx512", {"M": 16, "N": 1, "G": 2}),
+        ("linear_residual_bf16", "x86-avx2", {"M": 16, "N": 64, "K": 32}),
+        ("linear_residual_bf16", "x86-avx512-vnni", {"M": 16, "N": 64, "K": 32}),
+        ("lstm_s8", "x86-avx2", {"T": 2, "N": 2, "C": 64, "H": 64}),
+    ],
+)
+def test_what_newer_vectors_have_an_instruction_for_stays_in_lanes_of_older_ones(
+    name: str, hw: str, sizes: dict[str, int]
+) -> None:
+    """Products of four bytes, bf16 from f32, and bytes out of floats take several operations each."""
+    text = Source(f"{name}.ir", kernel_path(name).read_text(encoding="utf-8"))
+    found = compile_kernel(Request(text, hw, sizes, heuristic="greedy"), "schedule").warnings
+    assert [w.render() for w in found if w.code == "scalar-only"] == []
