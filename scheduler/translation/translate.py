@@ -75,6 +75,7 @@ class Translator:
         default_factory=dict[tuple[int, int], "cp_model.IntVar"]
     )
     axes: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
+    wholes: dict[int, bool] = field(default_factory=dict[int, bool])
     kept: list[Cost] = field(default_factory=list[Cost])
     valued: dict[str, Mapping[int, Literal]] = field(default_factory=dict[str, "Mapping[int, Literal]"])
 
@@ -86,7 +87,7 @@ class Translator:
 
     def _scale_cost(self, cost: Cost, factor: float, *, paid: bool) -> LinearTerm:
         """Return the term of a cost. With `paid`, it is a part of the total cost and so at most the cap."""
-        if is_whole(cost):
+        if self._is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
             return weight_term(floor(factor), self._exact(cost, most))
         match cost:
@@ -123,7 +124,7 @@ class Translator:
         factor *= prod(part.value for part in flat if isinstance(part, Const))
         rest = tuple(part for part in flat if not isinstance(part, Const))
         broken = min(
-            (part for part in rest if not is_whole(part)),
+            (part for part in rest if not self._is_whole(part)),
             key=lambda p: isinstance(p, OverBlocks),
             default=None,
         )
@@ -132,11 +133,11 @@ class Translator:
         others = tuple(part for part in rest if part is not broken)
         if not others:
             return self._scale_cost(broken, factor, paid=paid)
-        if any(isinstance(part, Add | Max) and not is_whole(part) for part in others):
+        if any(isinstance(part, Add | Max) and not self._is_whole(part) for part in others):
             return self._of_two(broken, self._keep(times(*others)), factor, paid=paid)
         if isinstance(broken, OverBlocks):
             return self._multiply_block_sum(broken, others, factor)
-        if _is_number(broken) and all(map(is_whole, others)):
+        if _is_number(broken) and all(map(self._is_whole, others)):
             # One product with the number that holds, instead of one for each of many numbers.
             once = variable(self.model, self._scale_cost(broken, factor, paid=False))
             most = floor(self.cap_ns * self.scale) + 1 if paid else None
@@ -156,7 +157,7 @@ class Translator:
 
     def _multiply_block_sum(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> LinearTerm:
         """Return the product of a sum over register blocks and other factors: integers, or further such sums."""
-        sums = [part for part in others if isinstance(part, OverBlocks) and not is_whole(part)]
+        sums = [part for part in others if isinstance(part, OverBlocks) and not self._is_whole(part)]
         found = self._exact(self._keep(times(*(part for part in others if part not in sums))))
         for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
             once = variable(self.model, over_blocks(self.model, self.literals, part, own))
@@ -273,10 +274,10 @@ class Translator:
         if key not in self.excesses:
             term = (
                 self._exact(load)
-                if is_whole(load)
+                if self._is_whole(load)
                 else self._scale_cost(load, FINE / max(1, limit), paid=False)
             )
-            limit = limit if is_whole(load) else limit * FINE // max(1, limit)
+            limit = limit if self._is_whole(load) else limit * FINE // max(1, limit)
             literal = self.model.new_bool_var("")
             if term.low > limit:
                 self.model.add(literal == 1)
@@ -286,6 +287,10 @@ class Translator:
                 self.model.add(literal == 0)
             self.excesses[key] = literal
         return self.excesses[key]
+
+    def _is_whole(self, cost: Cost) -> bool:
+        """Return whether an expression only has integer values."""
+        return is_whole(cost, self.wholes)
 
     def _axes(self, cost: Cost) -> frozenset[str]:
         """Return the axes whose joint decisions an expression depends on, and "" for any other decision."""

@@ -70,7 +70,7 @@ def test_an_expression_has_a_value(cost: Cost, value: int) -> None:
     ],
 )
 def test_a_node_names_decisions_and_is_whole_or_not(cost: Cost, names: tuple[str, ...], whole: bool) -> None:
-    assert (decisions_in(cost), is_whole(cost)) == (names, whole)
+    assert (decisions_in(cost), is_whole(cost, {})) == (names, whole)
 
 
 def test_a_missing_branch_is_an_error() -> None:

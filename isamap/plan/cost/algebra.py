@@ -129,17 +129,21 @@ def decisions_in(cost: Cost) -> tuple[str, ...]:
             assert_never(cost)
 
 
-def is_whole(cost: Cost) -> bool:
-    """Return whether an expression only has integer values."""
-    match cost:
-        case Const(value):
-            return isinstance(value, int)
-        case Threshold(_, _, below, above):
-            return is_whole(below) and is_whole(above)
-        case Decision() | Add() | Mul() | Max() | CeilDiv() | Cases() | OverBlocks():
-            return all(is_whole(part) for part in parts_of(cost))
-        case _:
-            assert_never(cost)
+def is_whole(cost: Cost, known: dict[int, bool]) -> bool:
+    """Return whether an expression only has integer values. `known` has the answers for parts, by identity."""
+    found = known.get(id(cost))
+    if found is None:
+        match cost:
+            case Const(value):
+                found = isinstance(value, int)
+            case Threshold(_, _, below, above):
+                found = is_whole(below, known) and is_whole(above, known)
+            case Decision() | Add() | Mul() | Max() | CeilDiv() | Cases() | OverBlocks():
+                found = all(is_whole(part, known) for part in parts_of(cost))
+            case _:
+                assert_never(cost)
+        known[id(cost)] = found
+    return found
 
 
 def total(parts: Iterable[Cost]) -> Cost:
