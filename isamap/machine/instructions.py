@@ -47,7 +47,7 @@ from isamap.machine.spec import CostSpec, InstructionSpec
 from isamap.machine.tree import Findings, ScalarNode
 from isamap.machine.world import Entry, PartialMachine, check_source
 from isamap.source import Diagnostic, Span, SpecProblem, dataclass, is_digits, replace
-from isamap.syntax import resolve_template, substitute_text
+from isamap.syntax import Family, family_of, resolve_template, substitute_text
 from isamap.syntax.ast import RoutineSyntax
 
 _SAMPLES = 40
@@ -162,11 +162,11 @@ def extend_instructions(
     module = world.module
     for spec, text in zip(specs, texts, strict=True):
         template = _template(spec, findings)
-        known = text if text is not None and _is_one_instruction(text, spec, findings) else None
+        family = family_of(text) if text is not None and _is_one_instruction(text, spec, findings) else None
         if not check_variables(spec.rows, spec.texts, findings):
             continue
         for row in spec.rows:
-            entry = _member(_Written(spec, row, known, template), module, world, findings)
+            entry = _member(_Written(spec, row, family, template), module, world, findings)
             if entry is None:
                 continue
             name = entry.built.name
@@ -207,7 +207,7 @@ class _Written:
 
     spec: InstructionSpec
     row: Row
-    text: Declarations | None
+    family: Family | None
     template: Template | None
 
 
@@ -218,9 +218,9 @@ def _member(written: _Written, module: Module, world: PartialMachine, findings: 
     instruction: Instruction | None = None
     emit: Emission = EmitNothing()
     cost = Cost("", Const(0.0, F64), Const(0.0, F64))
-    if written.text is not None:
+    if written.family is not None:
         with findings.collect(*notes):
-            resolved = resolve_template(written.text, row, module).declarations[0]
+            resolved = resolve_template(written.family, row, module).declarations[0]
             assert isinstance(resolved, Instruction)
             instruction = resolved
     with findings.collect(*notes):

@@ -42,7 +42,7 @@ from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, ScalarNode
 from isamap.source import Span, SpecProblem, dataclass, field, replace
-from isamap.syntax import resolve_template
+from isamap.syntax import family_of, resolve_template
 
 # --- program checks -------------------------------------------------------------------------------------
 
@@ -403,7 +403,8 @@ def _declarations(
     inherited = {name: d for name, d in world.declarations.items() if name not in own}
     resolved: tuple[Declaration, ...] = ()
     with findings.collect():
-        resolved = resolve_template(language, {}, Module(tuple(inherited.values()))).declarations
+        known = Module(tuple(inherited.values()))
+        resolved = resolve_template(family_of(language), {}, known).declarations
     found = dict(world.declarations)
     for declaration in resolved:
         match declaration:

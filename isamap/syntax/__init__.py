@@ -2,6 +2,8 @@
 
 from isamap.syntax.parsing import (
     VARIABLE,
+    Family,
+    family_of,
     parse_expression,
     parse_kernel,
     parse_module,
@@ -11,6 +13,6 @@ from isamap.syntax.parsing import (
 )
 
 __all__ = [
-    "VARIABLE", "parse_expression", "parse_kernel", "parse_module", "parse_template", "resolve_template",
-    "substitute_text",
+    "VARIABLE", "Family", "family_of", "parse_expression", "parse_kernel", "parse_module", "parse_template",
+    "resolve_template", "substitute_text",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ Kernels are cached. The parser is imported where a text is parsed, because lark'
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import cast
 
@@ -28,6 +28,9 @@ from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module
 from isamap.syntax.scope import Scope, TextFindings
 from isamap.syntax.values import resolve_value
+
+Family = Callable[[Mapping[str, str]], tuple[ast.DeclarationSyntax, ...]]
+"""The syntax trees of a family's member for the values of its variables."""
 
 
 def parse_module(source: Source, known: Module | None = None) -> Module:
@@ -113,12 +116,17 @@ def parse_template(source: Source, text: str) -> tuple[ast.DeclarationSyntax, ..
     return build_declarations(source, tree)
 
 
-def resolve_template(
-    declarations: tuple[ast.DeclarationSyntax, ...], values: Mapping[str, str], known: Module
-) -> Module:
+def family_of(declarations: tuple[ast.DeclarationSyntax, ...]) -> Family:
+    """Return the members of a family by the values of its variables."""
+    make = _maker_of(declarations)
+    return lambda values: (
+        declarations if make is None else cast("tuple[ast.DeclarationSyntax, ...]", make(values))
+    )
+
+
+def resolve_template(family: Family, values: Mapping[str, str], known: Module) -> Module:
     """Return the member of a family for these values of its variables, verified. Raises: TypeProblem."""
-    members = tuple(cast(ast.DeclarationSyntax, _instantiate(d, values)) for d in declarations)
-    return resolve_verified(members, known)
+    return resolve_verified(family(values), known)
 
 
 def substitute_text(text: str, values: Mapping[str, str]) -> str:
@@ -130,34 +138,38 @@ def _move_span(span: Span | None, source: Source) -> Span | None:
     return Span(source, span.start, span.end) if span is not None else None
 
 
-def _instantiate(node: object, values: Mapping[str, str]) -> object:
-    """Return a syntax tree with variables replaced. Subtrees without variables are shared."""
+def _maker_of(node: object) -> Callable[[Mapping[str, str]], object] | None:
+    """Return a function that replaces the variables of a syntax tree by values, or None if it has none.
+
+    Subtrees without variables are shared.
+    """
     match node:
         case ast.Name(_, span) if "$" in (text := span.text):
-            from isamap.syntax.tree_builder import read_number
-
-            written = substitute_text(text, values)
-            return (
-                ast.Number(read_number(written, span), span)
-                if is_digits(written)
-                else ast.Name(written, span)
-            )
+            return lambda values: _written_name(substitute_text(text, values), span)
         case ast.Ident(_, span) if "$" in (text := span.text):
-            return ast.Ident(substitute_text(text, values), span)
+            return lambda values: ast.Ident(substitute_text(text, values), span)
         case ast.Name() | ast.Ident() | ast.Number() | ast.Flag() | Span() | str() | int() | None:
-            return node
+            return None
         case tuple():
-            before = cast("tuple[object, ...]", node)
-            after = tuple(_instantiate(part, values) for part in before)
-            return after if _is_changed(before, after) else before
+            parts = cast("tuple[object, ...]", node)
         case _:
-            before = tuple(getattr(node, name) for name in _field_names(type(node)))
-            after = tuple(_instantiate(value, values) for value in before)
-            return type(node)(*after) if _is_changed(before, after) else node
+            parts = tuple(getattr(node, name) for name in _field_names(type(node)))
+    makers = [(part, _maker_of(part)) for part in parts]
+    if all(make is None for _, make in makers):
+        return None
+
+    def make_all(values: Mapping[str, str]) -> object:
+        made = [part if make is None else make(values) for part, make in makers]
+        return tuple(made) if isinstance(node, tuple) else type(node)(*made)
+
+    return make_all
 
 
-def _is_changed(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
-    return any(a is not b for a, b in zip(before, after, strict=True))
+def _written_name(written: str, span: Span) -> ast.Name | ast.Number:
+    """Return what a variable's value stands for: a number, or a name."""
+    from isamap.syntax.tree_builder import read_number
+
+    return ast.Number(read_number(written, span), span) if is_digits(written) else ast.Name(written, span)
 
 
 @cache
