@@ -21,7 +21,7 @@ from isamap.formulate.load_times import issue_latency_ns, largest_params, unit_n
 from isamap.ir import Kernel, Operand
 from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
-from isamap.machine.timings import IN_FLIGHT
+from isamap.machine.timings import IN_FLIGHT, WindowOverlap
 from isamap.match.moves.chains import steps_of
 from isamap.match.moves.epilogue_moves import WayOut, way_out
 from isamap.match.moves.scratch_buffers import clearing_ns, computed_inputs, find_clearing, homes_of
@@ -30,7 +30,6 @@ from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, reg
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, in_tiles
-from isamap.match.tiles.overlapping_windows import WindowOverlap
 from isamap.match.tiles.sum_starts import find_zeroing, initial_load
 from isamap.match.tiles.written_values import get_own_sum, start_of_sum, written_value
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand, with_fields

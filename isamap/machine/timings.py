@@ -6,6 +6,8 @@
 A parameter that a description does not state is 0, and the cost model then omits its effect. It is None if
 another parameter is the default. The model's own parameters have typical values as defaults. `source` cites
 the origin of all parameters of the same mapping.
+
+The overlap of windows is here as well: all of this is data that plans state, and none of it needs the matcher.
 """
 
 from __future__ import annotations
@@ -202,3 +204,19 @@ class ModelFigures:
 
 # What a description says that says nothing, and what is usual.
 NO_ROWS, NO_TLB, NO_LOOPS, MODEL = RowTimes(), Tlb(), LoopTimes(), ModelFigures()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOverlap:
+    """An overlap of windows: `period` steps of loop axis `tap` read the same as `shift` steps of `along`."""
+
+    along: str
+    tap: str
+    shift: int
+    period: int = 1
+
+    def reaches(self, taps: int) -> tuple[int, ...]:
+        """Return the distance from the first to the last tap, for each plane. Units: elements of `along`."""
+        return tuple(
+            self.shift * ((taps - 1 - first) // self.period) for first in range(min(self.period, taps))
+        )

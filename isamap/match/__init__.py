@@ -68,7 +68,6 @@ from isamap.match.tiles.operand_tiles import (
     profile_sizes,
     tensor_strides,
 )
-from isamap.match.tiles.overlapping_windows import WindowOverlap
 from isamap.match.tiles.walks import LoopAxis, choose_params
 from isamap.match.tiles.written_values import Written, in_register, sum_of_lanes
 
@@ -76,7 +75,7 @@ __all__ = [
     "LACKING", "OFFSET", "REASONS", "AxisGroup", "BufferOnTheWay", "Copy", "CountMode", "Fix", "Gain",
     "GroupMapping", "InBetween", "LoadRequest", "Location", "LoopAxis", "Mapping", "MappingVariant",
     "MoveSearch", "Movement", "OperandMove", "OperandTile", "Pattern", "Present", "Proof", "Rejection",
-    "Tile", "Violation", "WayOut", "WindowOverlap", "Written", "apply_mapping", "bring", "choices",
+    "Tile", "Violation", "WayOut", "Written", "apply_mapping", "bring", "choices",
     "choose_params", "computed_counts", "computed_inputs", "coordinate_names", "copy_by_axes",
     "copy_by_cells", "count_groupings", "count_variants", "fills_all", "find_block", "find_clearing",
     "find_delivered", "find_dma", "find_groups", "find_joined_axes", "find_mappings", "find_operand_load",

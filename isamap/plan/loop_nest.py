@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from isamap.ir import Index
-from isamap.match import WindowOverlap
+from isamap.machine.timings import WindowOverlap
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.source.records import dataclass, field, replace

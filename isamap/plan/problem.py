@@ -10,7 +10,6 @@ from math import ceil, inf, prod
 from typing import Any
 
 from isamap.machine import timings
-from isamap.match import WindowOverlap
 from isamap.source.records import dataclass, replace
 
 
@@ -192,7 +191,7 @@ class Staging:
     """The iterations of the ordered loops around that one copy of the whole tensor serves."""
     fresh_bytes: int = 0
     """The bytes of an array of which each of these iterations reads other elements; 0 if none does."""
-    windows: tuple[WindowOverlap, ...] = ()
+    windows: tuple[timings.WindowOverlap, ...] = ()
     """The windows that a buffer in a scratchpad stores once."""
 
 

@@ -7,14 +7,16 @@ A package offers them as entry points in the groups `isamap.cost_models`, `isama
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from isamap.ir import Kernel, Range, typical_size
-from isamap.machine import Machine
 from isamap.plan.cost import Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.source.records import dataclass
+
+if TYPE_CHECKING:  # the solver's process does without them
+    from isamap.ir import Kernel, Range
+    from isamap.machine import Machine
 
 # --- a schedule on trial --------------------------------------------------------------------------------
 
@@ -34,6 +36,8 @@ class Trial:
     @property
     def profile(self) -> dict[str, int]:
         """The sizes at which it is evaluated: given ones, and the profile values of ranges."""
+        from isamap.ir import typical_size
+
         return {name: typical_size(value) for name, value in self.sizes.items()}
 
 

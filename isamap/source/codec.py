@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from itertools import chain
 from types import NoneType, UnionType
@@ -35,7 +35,6 @@ OWN_MODULES = (
     "isamap.ir.nodes:",
     "isamap.lower.program:",
     "isamap.machine.",
-    "isamap.match.tiles.overlapping_windows:",
     "isamap.plan.",
     "isamap.scheduler.",
     "isamap.source.diagnostic:",
@@ -78,14 +77,12 @@ def read_value(text: str | bytes, known: Sequence[object] = ()) -> Any:
             objects.append(makers[int(which)](*values))
             given[which].append(values)
         classes = cast("list[type[Any]]", makers[len(_BUILT_IN) :])
-        names = {kind.__name__: kind for kind in classes}
-        for kind, rows in zip(classes, given[len(_BUILT_IN) :], strict=True):
-            hints = get_type_hints(kind, localns={**names, **vars(sys.modules[kind.__module__])})
-            own = _field_names(kind)
-            if any(len(row) != len(own) for row in rows):
-                raise TypeError(f"a row of {kind} has not {len(own)} fields")
-            for name, column in zip(own, zip(*rows, strict=True), strict=False):
-                if not _are(hints[name], column):
+        all_hints = _hints_of(tuple(classes))
+        for kind, hints, rows in zip(classes, all_hints, given[len(_BUILT_IN) :], strict=True):
+            if any(len(row) != len(hints) for row in rows):
+                raise TypeError(f"a row of {kind} has not {len(hints)} fields")
+            for (name, hint), column in zip(hints, zip(*rows, strict=True), strict=False):
+                if not _are(hint, column):
                     raise ValueError(f"{kind.__name__}.{name} is of another type")
         root: Json = data["root"]
         return objects[root] if root.__class__ is int else root[0] if root.__class__ is list else root
@@ -129,18 +126,19 @@ class _Writer:
         return place
 
     def _row(self, value: object) -> list[Json]:
+        written = self.written
         match value:
             case tuple():
-                return [0, *map(self.written, cast("tuple[object, ...]", value))]
+                return [0, *map(written, cast("tuple[object, ...]", value))]
             case Mapping():
                 pairs = cast("Mapping[object, object]", value).items()
-                return [1, *(self.written(one) for pair in pairs for one in pair)]
+                return [1, *map(written, chain.from_iterable(pairs))]
             case frozenset():
-                return [2, *sorted(map(self.written, cast("frozenset[object]", value)), key=str)]
+                return [2, *sorted(map(written, cast("frozenset[object]", value)), key=str)]
             case _:
                 name, names = _describe(type(value))
                 number = len(_BUILT_IN) + self.classes.setdefault(name, len(self.classes))
-                return [number, *[self.written(getattr(value, field)) for field in names]]
+                return [number, *[written(getattr(value, field)) for field in names]]
 
 
 def _plain(value: Any) -> Any:
@@ -169,6 +167,17 @@ def _describe(kind: type[Any]) -> tuple[str, tuple[str, ...]]:
 @cache
 def _field_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.init)
+
+
+@lru_cache(maxsize=256)
+def _hints_of(classes: tuple[type[Any], ...]) -> list[list[tuple[str, Any]]]:
+    """Return each field with its annotation, for each of the classes of a text. To evaluate them takes long."""
+    names = {kind.__name__: kind for kind in classes}
+    found: list[list[tuple[str, Any]]] = []
+    for kind in classes:
+        hints = get_type_hints(kind, localns={**names, **vars(sys.modules[kind.__module__])})
+        found.append([(name, hints[name]) for name in _field_names(kind)])
+    return found
 
 
 def _are(hint: Any, values: Iterable[Any]) -> bool:

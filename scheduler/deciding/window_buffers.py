@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from isamap.match import WindowOverlap
+from isamap.machine.timings import WindowOverlap
 from isamap.plan.cost import Add, CeilDiv, Const, Cost, Decision, Threshold, times
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.scheduler.deciding.option_view import Choices

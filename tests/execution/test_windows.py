@@ -15,7 +15,7 @@ from isamap.driver.pipeline import Compilation
 from isamap.driver.request import BEST_FORM, Request
 from isamap.formulate.build import build_problem
 from isamap.lower.program import Buffer
-from isamap.match import WindowOverlap
+from isamap.machine.timings import WindowOverlap
 from isamap.plan.check import check_schedule
 from isamap.source import Source
 from isamap.stream.encoding import decode

@@ -364,3 +364,15 @@ def test_children_of_a_forked_process_are_not_shared() -> None:
     start_early()
     assert idle()
     assert not idle(owner=-1)
+
+
+def test_a_solver_process_reads_a_job_without_the_matcher_and_the_language() -> None:
+    program = (
+        "import sys, isamap.scheduler.process.solve; from isamap.source.codec import read_value\n"
+        "read_value(sys.stdin.read())\n"
+        "print(*{name.split('.')[1] for name in sys.modules if name.startswith('isamap.')})"
+    )
+    command = [PYTHON, "-c", program]
+    run = subprocess.run(command, input=write(gemm(64, 64, 64)), capture_output=True, text=True, check=True)
+    assert not {"match", "transform", "syntax", "ir", "formulate"} & set(run.stdout.split())
+    assert "plan" in run.stdout.split()

@@ -14,29 +14,13 @@ from collections.abc import Iterator
 from math import gcd, prod
 
 from isamap.ir import FloorDiv, Index, Mod, Read, substitute_expr
+from isamap.machine.timings import WindowOverlap
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
-from isamap.source.records import dataclass
 
 MOST_PLANES = 4
 """Filters whose steps are longer are hardly ever larger than that."""
-
-
-@dataclass(frozen=True, slots=True)
-class WindowOverlap:
-    """An overlap of windows: `period` steps of loop axis `tap` read the same as `shift` steps of `along`."""
-
-    along: str
-    tap: str
-    shift: int
-    period: int = 1
-
-    def reaches(self, taps: int) -> tuple[int, ...]:
-        """Return the distance from the first to the last tap, for each plane. Units: elements of `along`."""
-        return tuple(
-            self.shift * ((taps - 1 - first) // self.period) for first in range(min(self.period, taps))
-        )
 
 
 def windows_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> tuple[WindowOverlap, ...]:
