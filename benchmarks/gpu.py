@@ -108,6 +108,8 @@ def list_cases(count: int) -> list[tuple[str, str, Any, dict[str, int]]]:
     for kind, (element, total) in TYPES.items():
         plain = product(element, total)
         found += [(f"{kind}-{sizes['M']}", f"product {kind} 0", plain, dict(sizes)) for sizes in CUBES]
+        rows = product(element, total, transposed=True, is_aligned=True)
+        found += [(f"{kind}-{sizes['M']}-rows", f"product {kind} 1", rows, dict(sizes)) for sizes in CUBES]
         for s in shapes[::step][:count]:
             turned = bool(s.w_transposed)
             name = f"{kind}-{s.m}x{s.n}x{s.k}{'t' * turned}"

@@ -9,6 +9,7 @@ Statements that the user does not name stay unchanged. Statements that the sched
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 from isamap.plan.decisions import mapping_of, parallel_of
 from isamap.plan.problem import NestProblem, Problem
@@ -92,7 +93,7 @@ def _values(problem: Problem, nest: NestProblem, chosen: NestSchedule, pinned: l
     number = next(
         n for n, o in enumerate(nest.options) if (o.mapping, o.choose) == (option.mapping, option.choose)
     )
-    dealt = dict(option.parts)
+    dealt = {name: prod(n for axis, n in option.parts if axis == name) for name, _ in option.parts}
     values = {mapping_of(nest.statement): number, **assignment}
     values |= {parallel_of(nest.statement, axis.name): dealt.get(axis.name, 1) for axis in option.axes}
     return {name: values[name] for name in pinned if name in values}

@@ -19,7 +19,15 @@ from math import prod
 from isamap.formulate.estimate import issue_lengths
 from isamap.formulate.load_times import issue_latency_ns, largest_params, unit_ns
 from isamap.ir import Kernel, Operand
-from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
+from isamap.machine import (
+    Machine,
+    MachineInstruction,
+    cached_bytes_per_ns,
+    carried_ns,
+    cost_params,
+    cost_value,
+    shared_link,
+)
 from isamap.machine.banks import banks_of
 from isamap.machine.timings import IN_FLIGHT, WindowOverlap
 from isamap.match.moves.chains import steps_of
@@ -365,6 +373,9 @@ def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
             carried = carried_ns(link, instruction.operand(operand), shapes[operand])
             link_ns = elements * (carried / max(map(prod, shapes.values())))
             found[link.source_memory] = found.get(link.source_memory, 0.0) + link_ns
+            if rate := cached_bytes_per_ns(machine.memories[link.source_memory], machine.levels):
+                cache = f"the cache of {link.source_memory}"
+                found[cache] = found.get(cache, 0.0) + link_ns * link.bandwidth_bytes_per_ns / rate
         for memory, bank in moved_bank_ns(machine, name, elements).items():
             found[memory] = found.get(memory, 0.0) + bank
     return tuple(sorted(found.items()))

@@ -142,6 +142,9 @@ class Frame:
                     if (core := m.number("core_bytes")) is not None
                 )
             ),
+            cached=tuple(
+                sorted((m.name, size) for m in machine.memories.values() if (size := m.number("cache_bytes")))
+            ),
         )
 
 

@@ -87,7 +87,12 @@ def parallel_nest(nest: Nest, step: steps.ThreadLoops, scope: NestScope, inside:
 
 def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: lir.Names) -> ParallelLoops:
     """Return the parallel loops of a nest, with a new variable for each."""
-    trips = tuple(tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in loops)
+    # Of loops over an axis inside of others, the iterations that these leave.
+    around = dict[str, Index]()
+    trips = tuple[Index, ...]()
+    for loop in loops:
+        trips += (around.get(loop.axis, tile.axis(loop.axis).extent).ceildiv(loop.step),)
+        around[loop.axis] = Index.of(loop.step)
     sums = frozenset(axis.name for axis in tile.axes if axis.is_reduction)
     return ParallelLoops(loops, tuple(names.fresh(loop.axis) for loop in loops), trips, sums)
 
@@ -100,9 +105,10 @@ def in_parts(
         return inside(place)
     loop, trips = parts.loops[number], parts.trips[number]
     axis, step, extent = loop.axis, loop.step, tile.axis(loop.axis).extent
+    first = place.position[axis]
 
     def enter(left: Index, counter: Index) -> Nodes:
-        here = place.enter(number, axis, counter * step, left, counter)
+        here = place.enter(number, axis, first + counter * step, left, counter)
         here = replace(here, spans={**here.spans, axis: left})
         return in_parts(tile, parts, here, inside, sums=sums, number=number + 1)
 
@@ -111,11 +117,13 @@ def in_parts(
     if trips.value == 1:
         return enter(index_min(step, extent), ZERO)
     counter = Index.of(parts.variables[number])
-    if is_multiple(extent, step):
+    is_group = any(inner.axis == axis for inner in parts.loops[number + 1 :])
+    if is_multiple(extent, step) or is_group:
         return enter(Index.of(step), counter)
-    full: lir.Condition = (counter * step + step, "<=", extent)
-    last: lir.Condition = (extent, "<", counter * step + step)
-    rest = Index.of(extent.value % step) if extent.value is not None else extent - counter * step
+    end = first + counter * step + step
+    full: lir.Condition = (end, "<=", extent)
+    last: lir.Condition = (extent, "<", end)
+    rest = Index.of(extent.value % step) if extent.value is not None else extent - (end - step)
     return (lir.If((full,), enter(Index.of(step), counter)), lir.If((last,), enter(rest, counter)))
 
 

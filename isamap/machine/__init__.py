@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         EmitValue,
     )
     from isamap.machine.lengths import at_one_length, passed_when_run
-    from isamap.machine.links import carried_ns, shared_link
+    from isamap.machine.links import cached_bytes_per_ns, carried_ns, shared_link
     from isamap.machine.model import (
         ConfigurationState,
         LineHint,
@@ -54,7 +54,7 @@ _HOMES = {
     "costs": ("cost_params", "cost_value", "names_in"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
-    "links": ("carried_ns", "shared_link"),
+    "links": ("cached_bytes_per_ns", "carried_ns", "shared_link"),
     "addressed_registers": ("with_addressed_registers",),
     "lengths": ("at_one_length", "passed_when_run"),
     "parts": ("ANSWERS", "PARTS"),
@@ -71,9 +71,9 @@ _HOMES = {
 __all__ = [
     "ANSWERS", "PARTS", "ConfigurationState", "EmitArg", "EmitArithmetic", "EmitCall", "EmitNothing",
     "EmitSemantics", "EmitSteps", "EmitValue", "LineHint", "Link", "Machine", "MachineInstruction", "Memory",
-    "at_one_length", "bound_level", "caches_from_nearest", "carried_ns", "check_machine", "cost_params",
-    "cost_value", "count_between", "detect_features", "detect_machine", "home_of", "is_late_product", "join_word",
-    "line_bytes", "line_hints", "list_machines", "load_machine", "machine_digest", "main_memories",
+    "at_one_length", "bound_level", "cached_bytes_per_ns", "caches_from_nearest", "carried_ns", "check_machine",
+    "cost_params", "cost_value", "count_between", "detect_features", "detect_machine", "home_of", "is_late_product",
+    "join_word", "line_bytes", "line_hints", "list_machines", "load_machine", "machine_digest", "main_memories",
     "memory_of_constants", "missing_features", "names_in", "passed_when_run", "private_memories", "shared_link",
     "split_word", "team_level", "threads_of", "unset_state", "with_addressed_registers",
 ]  # fmt: skip

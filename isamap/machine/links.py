@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from math import prod
 from operator import mul
 
 from isamap.ir import Index, Operand
-from isamap.machine.model import Link, Machine
+from isamap.machine.model import ExecutionLevel, Link, Machine, Memory
 from isamap.source.records import replace
 
 
@@ -30,6 +31,11 @@ def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
             fastest = max(other.bandwidth_bytes_per_ns for other in port)
             return replace(link, bandwidth_bytes_per_ns=fastest), ends[link.source_memory]
     return None
+
+
+def cached_bytes_per_ns(memory: Memory, levels: Sequence[ExecutionLevel]) -> float:
+    """Return the rate at which each instance reads the cache in front of a memory, or 0 without one."""
+    return (memory.number("cache_bytes_per_ns") or 0) / prod(level.at_once for level in levels)
 
 
 def carried_amount(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:

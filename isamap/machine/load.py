@@ -18,7 +18,7 @@ from isamap.machine.emission import parse_texts
 from isamap.machine.encoding_checks import check_apart
 from isamap.machine.instructions import check_inherited_room, extend_instructions
 from isamap.machine.lengths import fixed_lengths
-from isamap.machine.links import carried_amount
+from isamap.machine.links import cached_bytes_per_ns, carried_amount
 from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Cost, Link, Machine, MachineInstruction, is_hint
 from isamap.machine.row_moves import with_whole_tiles
@@ -104,7 +104,13 @@ def _price_instruction(entry: Entry, world: PartialMachine) -> MachineInstructio
     built, cost = entry.built, entry.built.cost
     if entry.clock_ghz != world.clock_ghz and entry.cost is not None:
         cost = read_cost(entry.cost, entry.row, built.instruction, world.constants, world.clock_ghz)
-    bound = over_link(cost, built.instruction, world.links)
+    # Of what passes into registers, the traffic of the memory has no other price.
+    cached = {
+        ends: cached_bytes_per_ns(world.memories[ends[0]], world.levels)
+        for ends in world.links
+        if world.memories[ends[1]].kind == "scratchpad"
+    }
+    bound = over_link(cost, built.instruction, world.links, cached)
     stated = cost if bound is not cost else None
     banks = [banks_of(memory, world.clock_ghz) for memory in world.memories.values()]
     bound = through_banks(bound, built.instruction, [one for one in banks if one is not None])
@@ -131,11 +137,16 @@ def _check_name(file: File, findings: Findings) -> None:
 # What moving data takes at least, whatever an instruction's cost states: over a link, and through banks.
 
 
-def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, str], Link]) -> Cost:
+def over_link(
+    cost: Cost,
+    instruction: Instruction,
+    links: Mapping[tuple[str, str], Link],
+    cached: Mapping[tuple[str, str], float],
+) -> Cost:
     """Return the cost of an instruction between two memories. It is at least the time of their link.
 
     A link of 16 bytes per ns takes 64 ns for an i8[32, 32], even if the instruction states less. If data are
-    converted on the way, the bytes in the farther memory count.
+    converted on the way, the bytes in the farther memory count. Of links behind a cache, `cached` is its rate.
     """
     inputs = [o for o in instruction.operands if o.role != "out"]
     outputs = [o for o in instruction.operands if o.role != "in"]
@@ -146,7 +157,7 @@ def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, st
         if farther in ends and nearer in ends:
             moved = ends[farther]
             amount, unit = carried_amount(link, moved, moved.shape)
-            taken = _per(amount, 8 / unit * link.bandwidth_bytes_per_ns)
+            taken = _per(amount, 8 / unit * (cached.get((farther, nearer)) or link.bandwidth_bytes_per_ns))
             return replace(
                 cost,
                 interval_ns=_at_least(cost.interval_ns, taken),

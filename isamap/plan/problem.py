@@ -301,9 +301,11 @@ class NestOption:
     Units: `interval_ns` and `latency_ns` of one issue, which `unit` performs. `can_split_sums` says that
     partial sums over a summing axis may be joined, and that the machine can. `parts` is for schedulers and
     cost models: the option is one of so many parts per axis, which threads perform in parallel. Extents are
-    those of a part. `between` is the number of registers of each memory that an issue needs temporarily, in
-    addition to its operands. `carried` are the values that ordered iterations leave in registers; None if
-    they do not. `passes` are the bytes of scratchpads that inputs take while they are computed. `banked`
+    those of a part. If an axis occurs twice, the first number is that of groups of its parts. Each part is
+    `alone` on its core, or with as many residents as the machine allows. `between` is the number of registers of each
+    memory that an issue needs temporarily, in addition to its operands. `carried` are the values that ordered
+    iterations leave in registers; None if they do not. `passes` are the bytes of scratchpads that inputs take while
+    they are computed. `banked`
     gives for scratchpads with banks the time for which one issue keeps all of them busy, and that of a
     nanosecond of loading an operand into registers; for the memory of a shared link, that of one issue.
     `issue_pj` is the energy of one issue without its accesses, in picojoules. Along axes in `lengths` an issue
@@ -322,6 +324,7 @@ class NestOption:
     latency_ns: float
     can_split_sums: bool = False
     parts: tuple[tuple[str, int], ...] = ()
+    alone: bool = False
     fusions: tuple[Fusion, ...] = ()
     between: tuple[tuple[str, int], ...] = ()
     carried: CarriedValues | None = None
@@ -341,12 +344,13 @@ class NestOption:
 class Start:
     """The decisions of a known schedule of an option, by the option's place among those of its statement.
 
-    `parts` are those of the partition that it belongs to.
+    `parts` and `alone` are those of the partition that it belongs to.
     """
 
     option: int
     parts: tuple[tuple[str, int], ...]
     values: tuple[tuple[str, int], ...]
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +409,8 @@ class Problem:
     `private` are memories of which each part of a parallel loop has its own, and `barrier_ns` is the time
     until all lanes of such a part have waited for each other. `team_threads` of the threads share one of them: they
     are a core. Up to `residents` parts take the place of one there, and hide each other's waits. All parts on a core
-    share what it has of a memory, `of_core`: bytes, or registers.
+    share what it has of a memory, `of_core`: bytes, or registers. `cached` are the bytes of the cache that all parts
+    share in front of a memory: parts that run at the same time read what they have in common once.
     """
 
     kernel: str
@@ -433,10 +438,11 @@ class Problem:
     team_threads: int = 1
     residents: int = 1
     of_core: tuple[tuple[str, int], ...] = ()
+    cached: tuple[tuple[str, int], ...] = ()
 
     def residents_of(self, option: NestOption) -> int:
         """Return how many parts of an option share a core's place for one part. It is 1 if all run at once."""
-        parts = prod(count for _, count in option.parts)
+        parts = 1 if option.alone else prod(count for _, count in option.parts)
         return min(self.residents, -(-parts // self.teams(option)))
 
     def registers_of(self, option: NestOption) -> dict[str, int]:

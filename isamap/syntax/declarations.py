@@ -20,7 +20,7 @@ from isamap.syntax.scope import Scope, TextFindings, problem_at, resolve_dtype, 
 
 _OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
 ATTRIBUTES: dict[ir.MemoryKind, frozenset[str]] = {
-    "addressable": frozenset(("bytes", "align", "sector_bytes")),
+    "addressable": frozenset(("bytes", "align", "sector_bytes", "cache_bytes", "cache_bytes_per_ns")),
     "cache": frozenset(("bytes", "cores", "kept_ns", "line_bytes", "ways")),
     "scratchpad": frozenset(
         ("bytes", "rows", "row_bytes", "count", "align", "core_bytes", "swizzle_bytes", "banks", *_OF_BANKS)
@@ -42,6 +42,8 @@ NEEDED = {
     "bank_ports": "bank_bytes",
     "interleave_bytes": "bank_bytes",
     "swizzle_bytes": "align",
+    "cache_bytes": "cache_bytes_per_ns",
+    "cache_bytes_per_ns": "cache_bytes",
 }
 """The attribute that each of these attributes requires."""
 

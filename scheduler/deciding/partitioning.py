@@ -12,7 +12,7 @@ threads, and its bounds stay exact.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, times, total
@@ -50,19 +50,45 @@ def part_options(
     cut = {name: parts for name, parts in pinned.items() if parts != 1}
     if not cut:
         yield option
-    seen: set[Parts] = set()
+    seen: set[tuple[Parts, bool]] = set()
     teams, axes = (
         problem.teams(option),
         [a for a in _divisible_axes(option, problem.private) if a.name not in pinned],
     )
-    for more in chain.from_iterable(
-        _part_counts(teams * n, axes, cut) for n in sorted({1, problem.residents})
-    ):
+    at_once = (_part_counts(teams * n, axes, cut) for n in sorted({1, problem.residents}))
+    ways = ((more, False) for more in chain.from_iterable(at_once))
+    for more, alone in chain(ways, _in_rounds(problem, option, axes, cut)):
         found = part_of(option, {**cut, **more})
         agrees = found is not None and all((name, parts) in found.parts for name, parts in cut.items())
-        if found is not None and agrees and found.parts not in seen:
-            seen.add(found.parts)
-            yield found
+        if found is not None and agrees and (found.parts, alone) not in seen:
+            seen.add((found.parts, alone))
+            yield with_shared_data(replace(found, alone=alone), problem)
+
+
+def _in_rounds(
+    problem: Problem, option: NestOption, axes: Sequence[TileAxis], cut: Mapping[str, int]
+) -> Iterator[tuple[dict[str, int], bool]]:
+    """Yield numbers of parts that cores with private memories perform in several rounds, and whether each is alone.
+
+    A part is as many tiles of sums as its registers hold: sums of larger parts would leave them between blocks.
+    """
+    sums = next((o for o in option.operands if o.is_accumulator and o.registers), None)
+    outer = [axis for axis in axes if not axis.is_reduction]
+    if not problem.private or sums is None or not (cut or outer):
+        return
+    for alone in (False, True)[problem.residents == 1 :]:
+        if cut:
+            yield {}, alone
+            continue
+        part = replace(option, parts=tuple((a.name, issues_along(a)) for a in outer), alone=alone)
+        tiles = problem.registers_of(part).get(sums.memory, 0) // sums.registers
+        for n in range(tiles.bit_length()):
+            sizes = dict(
+                zip((a.name for a in outer), (1 << n, 1 << tiles.bit_length() - 1 - n), strict=False)
+            )
+            counts = {a.name: -(-issues_along(a) // sizes.get(a.name, 1)) for a in outer}
+            if prod(counts.values()) > problem.teams(option) * problem.residents_of(part):
+                yield {name: count for name, count in counts.items() if count > 1}, alone
 
 
 def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
@@ -141,6 +167,92 @@ def _part_counts(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> 
                     yield {first.name: count, second.name: left // count}
 
 
+# --- their order ---------------------------------------------------------------------------------------
+
+# Order parts so that those that run at the same time read the same data from the cache that they share.
+#
+#     par m by 256 {            16 x 32 parts of 256 x 128, 132 at the same time: 4.1 panels of A, 32 of B
+#       par n by 128 { … } }
+#     par m by 2048 {           groups of 8 x 32 parts: 8 panels of A, 16.5 of B
+#       par n by 128 {
+#         par m by 256 { … } } }
+#
+# Parts advance through a sum together. A memory therefore transfers once what all parts that run at the same time
+# have in common. The cache in front of it transfers all of it. If the cache has room for all data of more parts than
+# these, their data remain, too. The traffic decides the order, so that solvers price one order of each partition.
+
+
+def with_shared_data(option: NestOption, problem: Problem, order: Parts = ()) -> NestOption:
+    """Return the option of one part whose memories transfer what parts have in common once.
+
+    `order` is that of the parts, or () for the one with the least traffic.
+    """
+    if not problem.cached or not option.parts:
+        return option
+    option = replace(option, parts=order or option.parts)
+    summed = {axis.name for axis in option.axes if axis.is_reduction}
+    orders = [option.parts] if order or any(n in summed for n, _ in option.parts) else _orders(option.parts)
+    ways = ([*_shared(replace(option, parts=parts), problem)] for parts in orders)
+    parts, operands = min(
+        zip(orders, ways, strict=True), key=lambda way: (_busy_ns(way[1], problem), len(way[0]))
+    )
+    return replace(option, parts=parts, operands=tuple(operands))
+
+
+def _orders(parts: Parts) -> list[Parts]:
+    """Return the orders of parts: axes in any order, and groups of parts along the outermost one."""
+    found: list[Parts] = []
+    for first, *others in permutations(parts):
+        name, count = first
+        found.append((first, *others))
+        sizes = [n for n in range(2, count) if count % n == 0] if others else ()
+        found += [((name, count // n), *others, (name, n)) for n in sizes]
+    return found
+
+
+def _shared(option: NestOption, problem: Problem) -> Iterator[TileOperand]:
+    cached, count = dict(problem.cached), prod(n for _, n in option.parts)
+    places = min(count, problem.teams(option) * problem.residents_of(option))
+    for operand in option.operands:
+        flow = operand.staging.flow
+        begun = () if flow is None or operand.is_accumulator else flow.begun
+        if flow is not None and any(name in cached for name, _ in begun):
+            room = min(cached[name] for name, _ in begun if name in cached)
+            together = _remaining(option, places, room)
+            share = _different(option.parts, together, operand.axes) / together
+            once = tuple((name, ns * share if name in cached else ns) for name, ns in begun)
+            yield with_fields(operand, flow=replace(flow, begun=once))
+        else:
+            yield operand
+
+
+def _remaining(option: NestOption, places: int, room_bytes: int) -> int:
+    """Return how many parts after each other find the data of the first of them in a cache: `places` or more."""
+    inner = (prod(n for _, n in option.parts[start:]) for start in range(len(option.parts)))
+    return next((n for n in inner if n > places and _touched_bytes(option, n) <= room_bytes), places)
+
+
+def _touched_bytes(option: NestOption, together: int) -> float:
+    extents = {axis.name: axis.extent for axis in option.axes}
+    sizes = ((o, o.layout.tensor_bytes * prod(extents[a] for a in o.axes)) for o in option.operands)
+    return sum(size * _different(option.parts, together, o.axes) for o, size in sizes)
+
+
+def _different(parts: Parts, together: float, axes: Sequence[str]) -> float:
+    """Return how many different blocks of an operand so many parts after each other have in the mean."""
+    found = 1.0
+    for name, count in reversed(parts):
+        found *= min(count, max(1.0, together)) if name in axes else 1
+        together /= count
+    return found
+
+
+def _busy_ns(operands: Sequence[TileOperand], problem: Problem) -> float:
+    cached = dict(problem.cached)
+    flows = (o.staging.flow for o in operands)
+    return sum(ns for flow in flows if flow is not None for name, ns in flow.begun if name in cached)
+
+
 # --- what it costs ----------------------------------------------------------------------------------------
 
 
@@ -148,11 +260,13 @@ def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: Co
     """Return the cost of all iterations of a statement under an option, partitioned or not. Units: nanoseconds."""
     if not option.parts:
         return share_equal_parts(times(nest.iterations, model.expression(problem, nest, option)))
-    rounds = -(-_count(option) // (problem.teams(option) * problem.residents_of(option)))
-    one = model.expression(part_problem(problem, option), nest, option)
-    return share_equal_parts(
-        times(nest.iterations, total([times(rounds, one), overhead(problem, nest, option)]))
-    )
+    one = times(rounds_of(problem, option), model.expression(part_problem(problem, option), nest, option))
+    return share_equal_parts(times(nest.iterations, total([one, overhead(problem, nest, option)])))
+
+
+def rounds_of(problem: Problem, option: NestOption) -> int:
+    """Return how many parts each place performs one after the other."""
+    return -(-_count(option) // (problem.teams(option) * problem.residents_of(option)))
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:

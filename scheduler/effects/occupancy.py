@@ -8,9 +8,8 @@ A part that waits for copies, for lanes at a barrier or for its last sums leaves
 
 from __future__ import annotations
 
-from math import prod
-
 from isamap.plan.cost import Cost, largest, times, total
+from isamap.scheduler.deciding.partitioning import rounds_of
 from isamap.scheduler.deciding.space import issues_of
 from isamap.scheduler.effects.accumulators import moves_of_sums
 from isamap.scheduler.effects.effect import Context
@@ -34,5 +33,5 @@ def idle_cores(context: Context) -> Cost:
     part, problem = context.option, context.problem
     whole = next(o for o in context.nest.options if (o.mapping, o.choose) == (part.mapping, part.choose))
     places = problem.teams(part) * problem.residents_of(part)
-    rounds = -(-prod(count for _, count in part.parts) // places)
+    rounds = rounds_of(problem, part)
     return times(1 - issues_of(whole) / (issues_of(part) * places * rounds), context.computing)

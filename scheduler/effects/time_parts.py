@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from isamap.plan.cost import Cost, evaluate, largest, total
+from isamap.plan.cost import Cost, evaluate, largest, times, total
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
-from isamap.scheduler.deciding.partitioning import overhead, part_cost, part_problem
+from isamap.scheduler.deciding.partitioning import overhead, part_cost, part_problem, rounds_of
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import add_up, dataclass, replace
 
@@ -110,6 +110,7 @@ def _time(
     own = part_problem(problem, option)
     parts: Sequence[TimePart] = model.shares(own, nest, option) if isinstance(model, SharingModel) else ()
     if option.parts:
+        parts = [replace(part, cost=times(rounds_of(problem, option), part.cost)) for part in parts]
         parts = (*parts, TimePart("threads", "", Counts.ON_TOP, overhead(problem, nest, option)))
 
     def shown(part: TimePart, ns: float) -> TimeShare:

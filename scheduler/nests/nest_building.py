@@ -25,8 +25,7 @@ from isamap.source.records import replace
 def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
     """Return the nest that an assignment describes."""
     option = space.option
-    dealt = {name for name, _ in option.parts}
-    parts = [ParallelLoop(axis.name, axis.extent) for axis in option.axes if axis.name in dealt]
+    parts = _parallel_loops(option)
     block = {axis.name: assignment.get(space.unroll(axis), 1) for axis in space.register_axes}
     blocks = [
         CountedLoop(axis.name, assignment[space.block(axis)])
@@ -67,6 +66,16 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
     if space.is_allowed(assignment):
         nest = with_decided(nest, space, assignment)
     return with_addresses(with_short_rests(nest, option), option)
+
+
+def _parallel_loops(option: NestOption) -> list[ParallelLoop]:
+    """Return the loops over parts, in their order."""
+    steps = {axis.name: axis.extent for axis in option.axes}
+    found: list[ParallelLoop] = []
+    for name, count in reversed(option.parts):
+        found.append(ParallelLoop(name, steps[name]))
+        steps[name] *= count
+    return found[::-1]
 
 
 def _is_one_block(option: NestOption, blocks: Sequence[LoopStep], sweeps: Sequence[LoopStep]) -> bool:

@@ -28,7 +28,7 @@ from isamap.plan.schedule import (
 )
 from isamap.plan.text import loop_words
 from isamap.scheduler.deciding.orders import decisions_of
-from isamap.scheduler.deciding.partitioning import part_cost, part_of
+from isamap.scheduler.deciding.partitioning import part_cost, part_of, with_shared_data
 from isamap.scheduler.deciding.per_operand import decided_in
 from isamap.scheduler.deciding.space import Assignment, Space, issues_along
 from isamap.scheduler.deciding.summing import may_unroll
@@ -179,8 +179,17 @@ def _read_options(
 ) -> Iterator[tuple[NestOption, Iterator[Assignment]]]:
     """Yield the options that a nest may belong to, each with decisions that may give it."""
     for whole in nest.options:
-        if whole.mapping == chosen.mapping and (option := matching_part(whole, chosen)) is not None:
-            yield option, _equal_readings(problem, nest, option, chosen)
+        if whole.mapping == chosen.mapping and (option := matching_part(problem, whole, chosen)) is not None:
+            several = problem.residents_of(option) > 1
+            for alone in (False, True)[: 1 + several]:
+                part = with_shared_data(replace(option, alone=alone), problem, option.parts)
+                found = _equal_readings(problem, nest, part, chosen)
+                space = _space(problem, nest, part)
+                yield part, filter(space.is_feasible, found) if several and not alone else found
+
+
+def _space(problem: Problem, nest: NestProblem, option: NestOption) -> Space:
+    return Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
 
 
 def _equal_readings(
@@ -196,7 +205,7 @@ def readings(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[Assignment, NestSchedule]]:
     """Yield decisions that may give a nest, each with the normal form of the nest that they give."""
-    space = Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
+    space = _space(problem, nest, option)
     for assignment in _readings(space, fit_into_axes(chosen, option)):
         yield assignment, normal_form(build_nest(space, assignment), option)
 
@@ -211,7 +220,7 @@ def start_only_from(problem: Problem, schedule: Schedule) -> Problem:
         if read is not None:
             option, values = read
             named = [(o.mapping, o.choose) for o in nest.options].index((option.mapping, option.choose))
-            starts = (Start(named, option.parts, tuple(values.items())),)
+            starts = (Start(named, option.parts, tuple(values.items()), option.alone),)
         nests.append(replace(nest, starts=starts))
     return replace(problem, nests=tuple(nests))
 
@@ -241,29 +250,35 @@ def _cheaper(
     model: CostModel,
 ) -> Start:
     whole = nest.options[start.option]
-    if (whole.mapping, whole.choose, start.parts) != (option.mapping, option.choose, option.parts):
+    known = whole.mapping, whole.choose, start.parts, start.alone
+    if known != (option.mapping, option.choose, option.parts, option.alone):
         return start
-    space = Space(nest.statement, option, problem.registers_of(option), {}, problem.room(option))
+    space = _space(problem, nest, option)
     cost = part_cost(problem, nest, option, model)
     is_better = space.is_feasible(values) and evaluate(cost, values) < evaluate(cost, dict(start.values))
     return replace(start, values=tuple(values.items())) if is_better else start
 
 
-def matching_part(option: NestOption, nest: NestSchedule) -> NestOption | None:
+def matching_part(problem: Problem, option: NestOption, nest: NestSchedule) -> NestOption | None:
     """Return the option, or its part for one thread if the nest has parallel loops, or None without such a part."""
-    dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
-    if not dealt:
+    if not nest.parallel:
         return option
     extents = {axis.name: axis.extent for axis in option.axes}
-    return part_of(
-        option, {name: -(-extents[name] // step) for name, step in dealt.items() if name in extents}
-    )
+    counts, order, steps = dict[str, int](), list[tuple[str, int]](), dict(extents)
+    for loop in nest.loops[: nest.parallel]:
+        if loop.axis in extents:
+            counts[loop.axis] = -(-extents[loop.axis] // loop.step)
+            order.append((loop.axis, -(-steps[loop.axis] // loop.step)))
+            steps[loop.axis] = loop.step
+    part = part_of(option, counts)
+    return replace(part, parts=tuple(order)) if part is not None and problem.cached else part
 
 
 def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
     """Yield the assignments that may have given a nest. Most decisions follow from its loops."""
     single = {step.axis for step in nest.loops} - {step.axis for step in nest.loops if step.counts}
-    loops = [step for step in nest.loops if step.counts or (step.is_dealt and step.axis in single)]
+    dealt = {step.axis: step for step in nest.loops if step.is_dealt and step.axis in single}
+    loops = [step for step in nest.loops if step.counts or step is dealt.get(step.axis)]
     unrolled = {step.axis for step in nest.loops if step.is_unrolled}
     fixed: dict[str, int] = {}
     blocks: list[list[tuple[str, int]]] = []
@@ -310,7 +325,7 @@ def _why(problem: Problem, nest: NestProblem, chosen: NestSchedule) -> str:
     options = [option for option in nest.options if option.mapping == chosen.mapping]
     if not options:
         return "none of the mappings that are priced is its own"
-    parts = [part for option in options if (part := matching_part(option, chosen)) is not None]
+    parts = [part for option in options if (part := matching_part(problem, option, chosen)) is not None]
     if not parts:
         dealt = ", ".join(f"`{loop_words(loop)}`" for loop in chosen.loops[: chosen.parallel])
         return f"{dealt}: no decisions partition it for threads in this way"

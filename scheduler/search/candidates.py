@@ -71,7 +71,7 @@ def open_options(
     work per issue.
     """
     # They are of free decisions: with others fixed they are not what greedy finds.
-    starts = {} if fixed else {(s.option, s.parts): dict(s.values) for s in nest.starts}
+    starts = {} if fixed else {(s.option, s.parts, s.alone): dict(s.values) for s in nest.starts}
     pinned = fixed.get(mapping_of(nest.statement))
     found: list[OpenOption] = []
     ways = (
@@ -90,7 +90,7 @@ def open_options(
         blocks = space.register_blocks()
         if blocks and set(fixed_names(fixed, nest.statement)) <= {mapping_of(nest.statement), *space.names()}:
             cost, floors = _price_option(problem, nest, space, model, blocks)
-            start = starts.get((number, option.parts))
+            start = starts.get((number, option.parts, option.alone))
             found.append(OpenOption(number, space, cost, blocks, min(floors), start, floors))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
 

@@ -122,9 +122,11 @@ class FusedGroup:
         if not self.choices:
             return (answer,)
         option = answer.candidate.option
-        key = option.number, option.space.option.parts
+        key = option.number, option.space.option.parts, option.space.option.alone
         chosen = chosen or next(
-            c for c in self.choices if (c.option.number, c.option.space.option.parts) == key
+            c
+            for c in self.choices
+            if (c.option.number, (own := c.option.space.option).parts, own.alone) == key
         )
         others = [part for s, part in self.alone.items() if s not in chosen.fused]
         left_ns = add_up(part.bound_ns for part in others)

@@ -31,6 +31,8 @@ ROUNDS = 4
 TRIED_BLOCKS = 3
 # How many changes are priced at a time: more are wasted where one of the first pays.
 TRIED_AT_ONCE = 64
+# By how many iterations all inputs are copied ahead at once. More are tried of one input after the other.
+MOST_TOGETHER = 2
 # Costs closer than this are the same: sums of floats must not decide anything.
 SAME = 1e-9
 
@@ -232,26 +234,28 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
     yield from vary_factors(space, current)
     yield from other_orders(space.axes, space.order_pairs(), current, space.fixed)
     yield from other_orders(space.register_axes, space.sweep_pairs(), current, space.fixed)
+    yield from _copied_ahead(space, current)
 
 
 def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
     """Yield the greedy changes, then the changes that only the solver and long searches try."""
     yield from other_values(option.space, current)
-    yield from _copied_ahead(option.space, current)
     yield from moves(option, current)
 
 
 def _copied_ahead(space: Space, current: Assignment) -> Iterator[Assignment]:
-    """Yield changes with all inputs copied ahead by lanes, also with smaller blocks of a sum."""
+    """Yield changes with all inputs copied ahead by lanes, also with smaller blocks of a sum, unrolled or not."""
     values = [(name, v) for name, v in crossings(space).items() if len(v) > 1]
     if space.option.shares_work or not values:
         return
-    for value in values[0][1]:
+    for value in values[0][1][: MOST_TOGETHER + 1]:
         together = {name: value for name, own in values if value in own}
         yield together
         for axis in space.axes:
-            for size in space.blocks(axis, current.get(space.unroll(axis), 1)) if axis.is_reduction else ():
-                yield {**together, space.block(axis): size}
+            unroll = space.unroll(axis)
+            for factor in sorted({current.get(unroll, 1), 1}) if axis.is_reduction else ():
+                cut = {**together, unroll: factor} if unroll in current else together
+                yield from ({**cut, space.block(axis): size} for size in space.blocks(axis, factor))
 
 
 def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:

@@ -223,7 +223,8 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
 
 def _start(place: int, best: Candidate) -> Start:
     """Return the greedy schedule of an option."""
-    return Start(place, best.option.space.option.parts, tuple(best.assignment.items()))
+    option = best.option.space.option
+    return Start(place, option.parts, tuple(best.assignment.items()), option.alone)
 
 
 def refine_outline(outline: Outline, *, at_once: bool) -> Outline | None:

@@ -23,7 +23,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.machine import Machine, MachineInstruction
+from isamap.machine import Machine, MachineInstruction, cached_bytes_per_ns
 from isamap.machine.banks import banks_of
 from isamap.machine.emit_nodes import EmitSemantics
 from isamap.match.patterns.pattern import pattern_of
@@ -82,6 +82,8 @@ def lane_access_ns(
     if banks is not None:
         return found.wavefronts(banks.count, banks.run_bytes) * banks.run_bytes / banks.bytes_per_ns
     rates = [link.bandwidth_bytes_per_ns for link in machine.links if link.source_memory == memory.name]
+    if any(o.memory and machine.memories[o.memory].kind == "scratchpad" for o in item.instruction.operands):
+        rates.append(cached_bytes_per_ns(memory, machine.levels))
     return found.sectors(sector_bytes) * sector_bytes / max(rates) if sector_bytes and rates else 0.0
 
 

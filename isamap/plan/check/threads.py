@@ -10,10 +10,10 @@ afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
-from isamap.plan.problem import NestOption
+from isamap.plan.problem import NestOption, TileAxis
 from isamap.plan.schedule import LoopStep, NestSchedule
 from isamap.source import Diagnostic, replace
 
@@ -22,12 +22,16 @@ MAX_PARTS = 4096
 
 
 def in_parts(nest: NestSchedule, option: NestOption) -> NestOption:
-    """Return the option with the number of parts along each parallel loop of a nest. Extents are unchanged."""
-    extents = {axis.name: axis.extent for axis in option.axes}
-    dealt = [loop for loop in nest.loops if loop.is_dealt and loop.axis in extents]
-    return replace(
-        option, parts=tuple((loop.axis, -(-extents[loop.axis] // max(1, loop.step))) for loop in dealt)
-    )
+    """Return the option with the number of parts along each parallel loop of a nest. Extents are unchanged.
+
+    A part may use all that a core has.
+    """
+    steps, parts = {axis.name: axis.extent for axis in option.axes}, list[tuple[str, int]]()
+    for loop in nest.loops:
+        if loop.is_dealt and loop.axis in steps:
+            parts.append((loop.axis, -(-steps[loop.axis] // max(1, loop.step))))
+            steps[loop.axis] = max(1, loop.step)
+    return replace(option, parts=tuple(parts), alone=True)
 
 
 def check_parallel(
@@ -42,21 +46,30 @@ def check_parallel(
     if late:
         yield _error(f"{where}: {_show_loop(late[0])} is inside a loop of another kind", "move it outermost")
         return
-    axes = [loop.axis for loop in dealt]
-    for axis in sorted({axis for axis in axes if axes.count(axis) > 1}):
-        yield _error(
-            f"{where}: axis `{axis}` is partitioned by {axes.count(axis)} loops", "leave one of them"
-        )
+    for axis in option.axes:
+        steps = [loop.step for loop in dealt if loop.axis == axis.name]
+        if len(steps) > 1 and not _in_groups(axis, steps):
+            yield _error(
+                f"{where}: axis `{axis.name}` is partitioned by {len(steps)} loops, not into equal groups of parts",
+                "leave one of them",
+            )
     if nest.hold < len(dealt):
         yield _error(f"{where}: `hold` is outside of {_show_loop(dealt[-1])}", "put `hold;` inside of it")
     yield from _check_stages(nest, len(dealt), private)
     yield from _check_sums(nest, option, dealt)
     parts = prod(count for _, count in in_parts(nest, option).parts)
-    if parts > MAX_PARTS:
+    if parts > MAX_PARTS and not private:
         yield _error(
             f"{where}: its parallel loops make {parts} parts; the limit is {MAX_PARTS}",
             "give them larger steps",
         )
+
+
+def _in_groups(axis: TileAxis, steps: Sequence[int]) -> bool:
+    """Return whether two loops partition an axis into groups of equally many parts."""
+    if len(steps) > 2 or axis.is_open or axis.is_reduction or steps[0] % steps[1]:
+        return False
+    return -(-axis.extent // steps[1]) % (steps[0] // steps[1]) == 0
 
 
 def _check_stages(nest: NestSchedule, dealt: int, private: Collection[str]) -> Iterator[Diagnostic]:
