@@ -100,6 +100,24 @@ def test_nvcc_makes_matrix_instructions_of_kernels_without_spills(name: str, tmp
 
 
 @needs_nvcc
+def test_nvcc_compiles_for_the_capability_with_less_memory_in_a_block(tmp_path: Path) -> None:
+    """A launch on a GPU of capability 8.6 or 8.9 may reserve 99 KiB, where one on an A100 may reserve 163."""
+    machine, other = load_machine("nvidia-sm86"), load_machine(SM80)
+    assert machine.instructions.keys() == other.instructions.keys()
+    assert (machine.memories["shared"].capacity_bytes, other.memories["shared"].capacity_bytes) == (
+        99 << 10,
+        163 << 10,
+    )
+    fixed = {"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.block.k": 64}
+    files = print_files(PRODUCTS["bytes"], "nvidia-sm86", {"M": 64, "N": 64, "K": 64}, **fixed)
+    command = json.loads(files["plan"])["compile"]
+    assert "-arch=sm_86" in command
+    said = compiled(files["source"], command, tmp_path)
+    assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]
+    assert "sm_86" in said
+
+
+@needs_nvcc
 @pytest.mark.parametrize("name", ["softmax", "batched"])
 def test_registers_are_as_predicted(name: str, tmp_path: Path) -> None:
     """nvcc unrolled the loops of a softmax, which took 86 registers where 28 are predicted."""

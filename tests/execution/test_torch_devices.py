@@ -472,7 +472,8 @@ def test_a_device_needs_its_compiler_and_its_driver() -> None:
 
 
 def test_the_machine_of_a_device_is_found_by_its_capability() -> None:
-    assert detect_device_machine("cuda", [8, 6]) == SM80
+    assert detect_device_machine("cuda", [8, 0]) == SM80
+    assert detect_device_machine("cuda", [8, 6]) == detect_device_machine("cuda", [8, 9]) == "nvidia-sm86"
     assert detect_device_machine("cuda", [9, 0]) == "nvidia-sm90"
     with pytest.raises(IsamapError) as refused:
         detect_device_machine("cuda", [7, 5])
