@@ -64,6 +64,7 @@ OF_GROUPS = {
     "f16": product("f16", "f32", transposed=True, is_aligned=True),
     "bf16": product("bf16", "f32", transposed=True, is_aligned=True),
     "rows of any length": product("f16", "f32"),
+    "bytes": product("i8", "i32", transposed=True),
 }
 
 needs_nvcc = pytest.mark.skipif(
@@ -225,13 +226,14 @@ def test_descriptors_state_where_the_description_places_operands(tmp_path: Path)
             descriptor = library.matrix_descriptor(at)
             start, step = (descriptor & 0x3FFF) << 4, (descriptor >> 32 & 0x3FFF) << 4
             assert (descriptor >> 62, descriptor >> 49 & 7, rows % 8) == (1, 0, 0)
-            linear = start + column // 16 * 32 + row % 8 * 128 + row // 8 * step + column % 16 * 2
+            size = operand.dtype.size_bytes
+            linear = start + column * size // 32 * 32 + row % 8 * 128 + row // 8 * step + column * size % 32
             assert np.array_equal(linear ^ (linear >> 7 & 7) << 4, at + found.addresses)
             assert [library.swizzled(int(place)) for place in linear[:99]] == (
                 at + found.addresses[:99]
             ).tolist()
             tried += 1
-    assert tried == 12, "two operands of three widths and two types"
+    assert tried == 18, "two operands of three widths and three types"
 
 
 def test_a_missing_wait_for_products_is_found_in_the_program_and_by_the_model() -> None:
@@ -284,11 +286,12 @@ def test_nvcc_makes_instructions_of_warp_groups_without_spills(name: str, tmp_pa
     said = compiled(files["source"], json.loads(files["plan"])["compile"], tmp_path)
     assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores", said) == [("0", "0")]
     assert sum(map(int, re.findall(r"(\d+) bytes smem", said))) == declared_bytes(files["source"])
-    (columns,) = set(re.findall(r"^ +wgmma_m64n(\d+)k64", files["source"], re.MULTILINE))
+    (columns,) = set(re.findall(r"^ +wgmma_m64n(\d+)k", files["source"], re.MULTILINE))
     wanted = f"HGMMA.64x{columns}x16.F32" + ".BF16" * (name == "bf16")
+    wanted = f"IGMMA.64x{columns}x32.S8.S8" if name == "bytes" else wanted
     made = made_of(tmp_path)
     assert made[wanted] >= 4 * called(files["source"])["wgmma"] > 0, "four for each call"
-    assert {word for word in made if word.startswith("HGMMA")} == {wanted}, "ptxas adds none to end a group"
+    assert {word for word in made if "GMMA." in word} == {wanted}, "ptxas adds none to end a group"
     assert made["WARPGROUP.DEPBAR"] <= len(re.findall(r"^ +PRODUCTS_WITHIN", files["source"], re.MULTILINE))
 
 
@@ -334,10 +337,8 @@ __kernel void all(uint16_t *g, float *sums, int32_t *counts, int64_t rows) {
 def test_every_call_of_the_descriptions_is_of_a_header() -> None:
     for names, texts in (((SM80,), ("sm_80.h",)), ((SM80, GROUPS), ("sm_80.h", "sm_90a.h"))):
         text = "".join(headers()[text].text for text in texts)
-        declared = set(re.findall(r"inline void (\w+)\(", text)) - {"wgmma_m64n"}
-        declared |= {
-            f"wgmma_m64n{n}k64_{kind}" for n, kind in re.findall(r"^WGMMA\((\d+), (\w+)", text, re.MULTILINE)
-        }
+        declared = set(re.findall(r"inline void (\w+)\(", text)) - {"wgmma_"}
+        declared |= {f"wgmma_{name}" for name in re.findall(r"^WGMMA\((\w+), \"", text, re.MULTILINE)}
         every = (item for name in names for item in load_machine(name).instructions.values())
         assert {str(item.emit).split("(")[0] for item in every} - {"semantics"} == declared
 
