@@ -50,7 +50,7 @@ def test_it_has_the_memories_that_products_of_few_rows_depend_on(family: str) ->
     behind = [c.memory for c in profile.caches]
     assert {b.memory for b in profile.bandwidths} == {*behind, "mem"}
     assert {r.memory for r in profile.rows} == {*behind[1:], "mem"}
-    assert profile.streams is not None
+    assert profile.streams is not None or profile.unmeasured_streams is not None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
