@@ -1,4 +1,4 @@
-"""What mkdocs does not do by itself: pages from outside docs/, the list of decisions, and words of code on one line.
+"""Hooks for mkdocs: pages from outside docs/, the list of decisions, and words of code on one line.
 
 A page may link to one that lies outside docs/, as `../benchmarks/results/README.md`. That page is
 taken into the site under its path in the project; links from there into docs/ lead to the site's pages.

@@ -37,7 +37,7 @@ def template_text(kind: str) -> str:
 
 
 def template_kinds_text() -> str:
-    """Return the table of the kinds of templates, with the parameters that each is asked for."""
+    """Return the table of the kinds of templates, with the parameters for which each asks."""
     return (FOLDER / "templates" / "kinds.toml").read_text(encoding="utf-8")
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
 from math import inf, sqrt
 from pathlib import Path
 from statistics import median
@@ -103,7 +104,8 @@ def _lines(path: Path) -> list[bytes]:
 def _is_of(row: object) -> bool:
     """Return whether all fields of a row have the types of its class."""
     hints = get_type_hints(type(row))
-    return all(has_type(getattr(row, name), hint) for name, hint in hints.items())
+    values = [(getattr(row, name), hint) for name, hint in hints.items()]
+    return all(has_type(value, hint) and (not is_dataclass(value) or _is_of(value)) for value, hint in values)
 
 
 def _report_damage(path: Path, number: int, why: str) -> UsageProblem:

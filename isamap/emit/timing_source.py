@@ -310,7 +310,7 @@ class _Function(FormWriter):
     # --- text
 
     def fenced(self, lines: list[str]) -> None:
-        """Write lines behind a barrier."""
+        """Write a barrier, then the lines."""
         for line in (BARRIER, *lines):
             self.add(line)
 

@@ -73,12 +73,15 @@ def build_problem(
 def least_issues(kernel: Kernel, machine: Machine) -> int:
     """Return a lower bound of the issues that perform the sums of a canonical kernel with numeric sizes.
 
-    It is 0 if a sum has no mapping whose operands can be moved: then the machine may not perform it.
+    It is 0 if a sum has no mapping whose operands can be moved: then the machine may not perform it. A sum that
+    lanes may divide counts as none, because such mappings are not estimated.
     """
     search, found = move_search_of(kernel, machine), 0
     for number, statement in enumerate(statements(kernel)):
         if statement.assign.op is not None:
             matches, counts = matches_of(statement, number, machine), list[int]()
+            if matches.apart:
+                continue
             options = (
                 option_of(t, search, kernel, {}, prices_copies=False) for t in tiles_of(matches, machine)
             )

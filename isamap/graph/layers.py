@@ -275,7 +275,7 @@ def compare_layers(
             )
             judged = ComparedResult(kernel, given, found, {}, "the model's tensors", "native", problems)
             for name, expected in comparisons(judged, {}):
-                judged.hold(name, expected)
+                judged.compare(name, expected)
                 exact[step.writes[name].tensor] = expected
             errors = {name: between[p.tensor] for name, p in step.reads.items() if p.tensor in between}
             if errors:

@@ -226,8 +226,7 @@ def copy_stride(elements: Index, element_bytes: int, machine: Machine) -> Index:
 
 def part_count(tile: Tile, schedule: NestSchedule) -> Index:
     """Return how many parts a nest has."""
-    dealt_loops = schedule.loops[: schedule.parallel]
-    return product([tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in dealt_loops])
+    return product(parts_of(tile, schedule.loops[: schedule.parallel], lir.Names(set())).trips)
 
 
 def distribute_loops(nodes: Nodes, count: Index, names: lir.Names) -> Nodes:

@@ -249,11 +249,14 @@ def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int
     register_axes = {axis for axis, _ in _innermost(nest)}
     dealt = nest.loops[: nest.parallel]
     if dealt:
-        extents = {axis.name: axis.extent for axis in option.axes}
-        parts = prod(-(-extents[step.axis] // step.step) for step in dealt)
+        around, parts = {axis.name: axis.extent for axis in option.axes}, 1
+        for step in dealt:
+            parts *= -(-around[step.axis] // step.step)
+            around[step.axis] = step.step
         yield f"  par    {_steps(list(dealt))}: {parts} parts for threads"
-    innermost = {step.axis for step in dealt} - {step.axis for step in nest.loops if step.counts}
-    loops = [s for s in nest.loops if s.counts or (s.is_dealt and s.axis in innermost)]
+    counted = {step.axis for step in nest.loops if step.counts}
+    own = {step.axis: step for step in dealt if step.axis not in counted}
+    loops = [s for s in nest.loops if s.counts or s is own.get(s.axis)]
     last = {step.axis: i for i, step in enumerate(loops)}
     blocks = [step for i, step in enumerate(loops) if i != last[step.axis]]
     tiles = [step for i, step in enumerate(loops) if i == last[step.axis]]

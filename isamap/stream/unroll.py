@@ -27,7 +27,6 @@ from isamap.lower.program import (
     RegisterRef,
     Value,
 )
-from isamap.lower.walk import walk
 from isamap.lower.work_slices import by_one_thread, dense_numbers, is_met
 from isamap.machine import Machine, MachineInstruction
 from isamap.source import UsageProblem, dataclass, field
@@ -93,12 +92,19 @@ def least_commands(nodes: Sequence[Node], env: Mapping[str, int]) -> int:
 
 def _deciding(body: Sequence[Node]) -> set[str]:
     """Return the variables on which trips and conditions in a body depend."""
-    inner = tuple(walk(body))
-    found = [node.trips for node in inner if isinstance(node, For)]
-    found += [
-        end for n in inner if isinstance(n, If) for left, _, right in n.conditions for end in (left, right)
-    ]
-    return {name for index in found for name in index.symbols}
+    found = set[str]()
+    for node in by_one_thread(body):
+        match node:
+            case For(_, trips, inner):
+                found |= {*trips.symbols, *_deciding(inner)}
+            case If(conditions, inner):
+                ends = (end for left, _, right in conditions for end in (left, right))
+                found |= {name for end in ends for name in end.symbols} | _deciding(inner)
+            case Block(_, inner):
+                found |= _deciding(inner)
+            case _:
+                pass
+    return found
 
 
 @dataclass(slots=True)

@@ -135,7 +135,7 @@ _NAMES = {
 _ALWAYS = ("bandwidths", "packing", "thread_start", "said", "traffic_factor")
 """Fields that a profile has even where they are as usual. Others are omitted then, so that old digests stay valid."""
 _DERIVED = "bandwidth_bytes_per_ns"
-"""What a profile has for its readers in addition to the fields."""
+"""The field that only people read: it follows from another one."""
 
 
 def _digest(content: dict[str, Any]) -> str:

@@ -76,7 +76,7 @@ def _in_rounds(
     outer = [axis for axis in axes if not axis.is_reduction]
     if not problem.private or sums is None or not (cut or outer):
         return
-    for alone in (False, True)[problem.residents == 1 :]:
+    for alone in (False, True)[: 1 + (problem.residents > 1)]:
         if cut:
             yield {}, alone
             continue

@@ -224,7 +224,7 @@ def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterato
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Yield single changes to try: a stage with related decisions, a cache block, an unrolled sum, an order."""
+    """Yield changes to try: stages with related decisions, cache blocks, unrolled sums, orders, copies ahead."""
     space = option.space
     yield from _stages(option, current)
     yield from other_values(space, current, tried=True)

@@ -15,9 +15,6 @@ from isamap.source.records import dataclass
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
-
     Linear = cp_model.LinearExpr | int
     Literal = cp_model.BoolVarT
 

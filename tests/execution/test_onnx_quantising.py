@@ -19,9 +19,12 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import evaluated, imported, make
 
 from isamap.cli import main
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
 from isamap.graph.graph import Array
 from isamap.onnx import compile_model
 from isamap.onnx.onnx_models import OnnxReference
+from isamap.source import Source
 
 U8, S8 = np.uint8, np.int8
 Nodes = list[tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]]
@@ -410,6 +413,25 @@ def test_operators_of_a_file_that_take_zero_points_read_signed_bytes() -> None:
     assert any("in a1: i8[" in text for text in found.whole().kernels.values())
     (expected,) = evaluated(model, {"x": x})
     np.testing.assert_array_equal(compile_model(found, "generic-c", jobs=1)({"x": x})["y"], expected)
+
+
+@pytest.mark.parametrize("zeros", [(255, -128), (0, 127), (137, 0)])
+def test_two_computed_factors_with_zero_points_are_multiplied_in_vectors(zeros: tuple[int, int]) -> None:
+    """A byte less a zero point is a number of 16 bits, of which machines sum pairs. In 32 bits it was scalar."""
+    rng = np.random.default_rng(8)
+    a, b = rng.integers(0, 256, (3, 16, 20)).astype(U8), rng.integers(-128, 128, (3, 20, 32)).astype(S8)
+    a[:, 0], b[:, :, 0] = 255 - zeros[0], -zeros[1] - (zeros[1] == -128)
+    constants = {"az": np.asarray(zeros[0], U8), "bz": np.asarray(zeros[1], S8)}
+    model = make([("MatMulInteger", ["a", "b", "az", "bz"], ["y"], {})], {"a": a, "b": b}, ["y"], constants)
+    found = imported(model)
+    (text,) = found.whole().kernels.values()
+    request = Request(Source("k.ir", text), "x86-avx2", {}, heuristic="greedy")
+    schedule = compile_kernel(request, "schedule").schedule
+    assert schedule
+    assert [nest.mapping.partition(" ")[0] for nest in schedule.nests] == ["dot2_ymm_i16"]
+    (computed,) = compile_model(found, "generic-c", jobs=1)({"a": a, "b": b}).values()
+    (expected,) = evaluated(model, {"a": a, "b": b})
+    np.testing.assert_array_equal(computed, expected)
 
 
 def test_import_says_which_nodes_are_part_of_operators_of_integers(

@@ -13,6 +13,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_nvcc_compiles_for_the_capability_with_less_memory_in_a_block(tmp_path: 
         99 << 10,
         163 << 10,
     )
-    fixed = {"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.block.k": 64}
+    fixed: dict[str, Any] = {"nest0.parallel.m": 2, "nest0.parallel.n": 2, "nest0.block.k": 64}
     files = print_files(PRODUCTS["bytes"], "nvidia-sm86", {"M": 64, "N": 64, "K": 64}, **fixed)
     command = json.loads(files["plan"])["compile"]
     assert "-arch=sm_86" in command

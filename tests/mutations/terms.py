@@ -28,7 +28,7 @@ _MOVES = re.compile(
     r"(?:_mm(?:256)?_(?:load|store|set|setzero|set1|broadcast|cast|insert|extract|unpack|permute|shuffle|alignr"
     r"|blend_|cvtep[iu](?:8|16|32)_epi(?:16|32|64)|madd_|(?:add|sub|mullo)_epi(?:8|16|32|64)|slli|bslli|bsrli"
     r"|movehl|movelh|maskload|maskstore|cvtph_ps|cvtss_f32|cvtsi)\w*|__attribute__|__builtin_shufflevector|memcpy"
-    r"|memset|sizeof|defined|INT64_C|floor_div|if|for|while|return|LAST_USE|READ_ONCE|ONE_SUM)$"
+    r"|memset|sizeof|defined|INT64_C|floor_div|mask_\d+|if|for|while|return|LAST_USE|READ_ONCE|ONE_SUM)$"
 )
 """Words before a bracket that hand on bits, or add and multiply integers."""
 _LANEWISE = re.compile(
@@ -36,6 +36,8 @@ _LANEWISE = re.compile(
     r"|blendv|cvtepi32|cvtt?ps|adds|subs|mulhi|mulhrs|abs|sign|srai?|srl|srli|srav|srlv|sllv|maddubs|avg"
     r"|dpbusds?|dpwssds?)_(?:avx_)?(ps|pd|epi8|epi16|epi32|epi64|epu8|epu16|epu32|si256|si128)$"
 )
+_MASK = re.compile(r"_mm256_cmpgt_epi(32|64)(?=\(_mm256_set1_epi\w+\([^()]*\), _mm256_setr_)")
+"""A comparison of a number of elements with those of lanes: a mask of a move, and no operation on data."""
 _BYTES = {"ps": 4, "pd": 8, "epi8": 1, "epi16": 2, "epi32": 4, "epi64": 8, "epu8": 1, "epu16": 2, "epu32": 4}
 _WIDER = {"maddubs": 2, "dpbusd": 4, "dpbusds": 4, "dpwssd": 4, "dpwssds": 4}
 FUNCTION = re.compile(
@@ -148,7 +150,8 @@ def with_hashes(text: str, start: int, indices: Collection[str] = ()) -> str:
             r"\b(\w+)\(", lambda m: f"hashed_{m[1]}(" if m[1] in made and m[1] not in own else m[0], part
         )
 
-    body = renamed(body)
+    body = _MASK.sub(r"mask_\1", body)
+    body = renamed(body).replace("mask_32(", "_mm256_cmpgt_epi32(").replace("mask_64(", "_mm256_cmpgt_epi64(")
     for name in list(moving):
         moving[name] = renamed(known[name]["body"])
     for name, changed in moving.items():

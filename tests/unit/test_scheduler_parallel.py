@@ -101,7 +101,9 @@ def test_sums_of_a_block_stay_in_registers_while_its_tiles_are_staged_in_parts(
     ]
     sums = next(o for o in option.operands if o.is_accumulator)
     assert sums.costs.direct_ns is not None
-    assert moved_ns < 8 * sums.costs.direct_ns, "of 32 parts, each would load and store them"
+    assert moved_ns < 8 * sums.costs.direct_ns, (
+        "a part moves each of four tiles once in and once out, and 32 parts would move them 32 times"
+    )
 
 
 def test_lanes_copy_tiles_for_later_iterations_while_they_compute() -> None:

@@ -50,7 +50,8 @@ def test_it_has_the_memories_that_products_of_few_rows_depend_on(family: str) ->
     behind = [c.memory for c in profile.caches]
     assert {b.memory for b in profile.bandwidths} == {*behind, "mem"}
     assert {r.memory for r in profile.rows} == {*behind[1:], "mem"}
-    assert profile.streams is not None or profile.unmeasured_streams is not None
+    # Eight rows of AVX2 compute longer than their weights take to come, so that calibration measures no streams.
+    assert (profile.streams is None) == (family == "AuthenticAMD-25-1")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -15,6 +15,7 @@ from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.sizes import is_open
 from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 from isamap.graph.thresholds import MOVED_FACTOR_ROWS
+from isamap.ir import DTYPES
 
 
 def product(
@@ -98,10 +99,10 @@ def multiply_matrices(
         (right, of_right, (*at[:-2], k, at[-1])),
     ):
         there = broadcast_index(value.shape, index)
-        term = cast(text.read(value).term(there), inside).text
-        terms.append(
-            term if point is None else f"({term} - {cast(_point(text, point, value, there), inside).text})"
-        )
+        term = text.read(value).term(there)
+        if point is not None:
+            term = _minus_point(term, _point(text, point, value, there), inside)
+        terms.append(cast(term, inside).text)
     if left.shape[-1]:
         text.loop({**loops, **depth}, f"{total.at(at)} += {' * '.join(terms)};")
     done = round_sums(text, total, result)
@@ -143,6 +144,15 @@ def _zero_point_term(
     column = text.read(sums).term(broadcast_index(sums.shape, (*at[:-2], at[-1]))).text
     there = broadcast_index(left.shape, (*at[:-2], at[-2], k))
     return f"i32(0) - {cast(_point(text, point, left, there), 'i32').text} * {column}"
+
+
+def _minus_point(term: TextTerm, point: TextTerm, inside: str) -> TextTerm:
+    """Return a factor minus its zero point: bytes in 16 bits, of which machines sum pairs, others as the sum."""
+    if inside == "i32" and all(
+        DTYPES[x.dtype].is_integer and DTYPES[x.dtype].bits <= 8 for x in (term, point)
+    ):
+        inside = "i16"
+    return TextTerm(f"({cast(term, inside).text} - {cast(point, inside).text})", inside)
 
 
 def _point(text: KernelText, point: Value, value: Value, there: Sequence[str]) -> TextTerm:

@@ -67,7 +67,7 @@ def check_parallel(
 
 def _in_groups(axis: TileAxis, steps: Sequence[int]) -> bool:
     """Return whether two loops partition an axis into groups of equally many parts."""
-    if len(steps) > 2 or axis.is_open or axis.is_reduction or steps[0] % steps[1]:
+    if len(steps) > 2 or min(steps) < 1 or axis.is_open or axis.is_reduction or steps[0] % steps[1]:
         return False
     return -(-axis.extent // steps[1]) % (steps[0] // steps[1]) == 0
 
