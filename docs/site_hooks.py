@@ -58,7 +58,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Return the page, in which no line ends inside a short word of code, as behind the `--` of an option."""
+    """Return the page with each short word of code on one line: no line ends after the `--` of an option."""
     return CODE.sub(lambda m: f"<code>{SHORT_WORD.sub(_unbroken, m['text'])}</code>", html)
 
 

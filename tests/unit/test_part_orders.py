@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 
 import pytest
 from plan_problems import gemm_option, problem
 
+from isamap.cli import main
 from isamap.plan.problem import Flow, NestOption, Problem, with_fields
 from isamap.scheduler.deciding.partitioning import Parts, with_shared_data
 from isamap.source.records import replace
@@ -96,3 +98,36 @@ def test_without_a_cache_no_part_is_changed() -> None:
     option = replace(option, parts=(("m", 16), ("n", 32)))
     assert with_shared_data(option, replace(asked, cached=())) is option
     assert prod(n for _, n in with_shared_data(option, asked).parts) == 512
+
+
+def test_two_loops_over_an_axis_make_as_many_parts_as_one_with_the_smaller_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each was counted over the whole axis: 32 parts instead of 16."""
+    text = """isamap schedule 1
+kernel gemm_f32
+machine opencl-simt
+sizes K = 16, M = 512, N = 128
+model analytic
+cost 1 ns
+bound 0 ns
+status HEURISTIC
+found by greedy
+proved by lower bounds
+
+nest 0 {
+  map fma_f32 { i: m, j: n } (a = A[m, k], b = B[k, n]);
+  par m by 256 { par n by 64 { par m by 64 {
+    stage a in shared at 0;
+    stage b in shared at 4096;
+    hold;
+    for k by 4 { unroll k by 1 { unroll m by 16 { unroll n by 16 { issue; } } } }
+  } } }
+}
+"""
+    (tmp_path / "grouped.schedule").write_text(text)
+    sizes = ["-D", "M=512", "N=128", "K=16", "--schedule", str(tmp_path / "grouped.schedule")]
+    assert main(["compile", "gemm_f32", "--hw", "opencl-simt", *sizes, "-o", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "par    m by 256, n by 64, m by 64: 16 parts" in said
+    assert "block" not in said, "a loop that divides parts into groups is no cache block"

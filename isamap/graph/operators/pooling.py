@@ -370,7 +370,7 @@ def _zero_point_term(point: Value, w: Value, bias: Value | None) -> Value | None
     return Value.of(onto.astype(np.int32)) if fits else None
 
 
-# --- channels behind the image ----------------------------------------------------------------------------
+# --- channels after the image ----------------------------------------------------------------------------
 
 LEAST_LANES = 8
 """Filters from which on results lie channels last: registers hold neighbours, and these are of one pixel."""

@@ -309,7 +309,7 @@ def _dft(o: Applied) -> Value:
     results = length // 2 + 1 if is_half else length
     count = min(length, x.shape[axis])
     waves = _waves(o, count, length, results, 1.0 if is_inverse else -1.0) / (length if is_inverse else 1)
-    text, inside = o.text(), "f64"  # what waves take away from each other is small beside them
+    text, inside = o.text(), "f64"  # sums of waves cancel, and f32 would lose the digits that are left
     shape = [results if n == axis else size for n, size in enumerate(x.shape)]
     shape[-1] = 2
     signal, factors = text.read(x), text.read(known_value(waves, inside))

@@ -300,7 +300,7 @@ def _linear_mean(o: Applied, axes: Collection[int]) -> Value:
 
 def _linear_global_average(o: Applied) -> Value:
     if o.integer("channels_last", 0) or o[0].rank < 3:
-        raise NotTaken("channels behind the image, or no image")
+        raise NotTaken("channels after the image, or no image")
     return _linear_mean(o, range(2, o[0].rank))
 
 
@@ -315,7 +315,7 @@ def _linear_reduce_mean(o: Applied) -> Value:
 def _linear_average_pool(o: Applied) -> Value:
     """Lower QLinearAveragePool. Elements beyond the image are read as the zero point."""
     if o.integer("channels_last", 0):
-        raise NotTaken("channels behind the image")
+        raise NotTaken("channels after the image")
     x, found = find_windows(o)
     text = o.text()
     total = text.write("i32", (*x.shape[:2], *found.result), x.order)
