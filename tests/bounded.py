@@ -130,7 +130,7 @@ def _warm_up() -> None:
     """Imports what takes memory once, so that the limit is about inputs."""
     from importlib import import_module
 
-    for name in ("lark", "numpy", "ruamel.yaml", "isamap.driver.pipeline", "isamap.scheduler.search.greedy"):
+    for name in ("lark", "numpy", "yaml", "isamap.driver.pipeline", "isamap.scheduler.search.greedy"):
         import_module(name)
     from isamap.machine import load_machine
 

@@ -209,10 +209,11 @@ def families() -> tuple[Family, ...]:
 
 
 def _read_families(texts: Iterable[str]) -> list[Any]:
-    from ruamel.yaml import YAML
+    import yaml
 
-    read: Any = YAML(typ="safe")
-    return [read.load(text) for text in texts]
+    from isamap.machine.tree import yaml_loader
+
+    return [yaml.load(text, yaml_loader()) for text in texts]
 
 
 def headers() -> dict[str, AllowedHeader]:

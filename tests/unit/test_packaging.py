@@ -26,7 +26,7 @@ DATA: list[str] = PROJECT["tool"]["setuptools"]["package-data"]["*"]
 OUTSIDE = ("hw_specs", "kernels", "scheduler")
 
 # Distributions that are imported under another name than their own.
-IMPORTED_AS = {"ruamel.yaml": "ruamel"}
+IMPORTED_AS = {"pyyaml": "yaml"}
 
 
 def test_the_package_list_equals_the_tree() -> None:
