@@ -101,11 +101,7 @@ def expect_with_errors(
 
 
 def expect_rounded(
-    kernel: Kernel,
-    rounded: Kernel,
-    arrays: Mapping[str, Array],
-    scalars: Mapping[str, float],
-    fill: str,
+    kernel: Kernel, rounded: Kernel, arrays: Mapping[str, Array], scalars: Mapping[str, float], fill: str
 ) -> dict[str, Expected]:
     """Return a kernel's expected values with the error bounds of its rewritten form.
 
@@ -195,12 +191,7 @@ def _expect(
 
 
 def _bound_errors(
-    dtype: DType,
-    values: Array,
-    magnitude: Array,
-    at: tuple[Array, ...] | None,
-    measure: Measure,
-    lost: float,
+    dtype: DType, values: Array, magnitude: Array, at: tuple[Array, ...] | None, measure: Measure, lost: float
 ) -> Expected:
     """Return the expected values with their error bounds. Numbers below `lost` may become zero."""
     if not dtype.is_float:

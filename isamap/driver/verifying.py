@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.driver.deviation import Deviation, Vague, find_deviation, find_vague, must_overflow
-from isamap.driver.oracle import (
-    ORDER_FACTOR,
-    Expected,
-    count_operations,
-    expect,
-    expect_rounded,
-    sum_type,
-)
+from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expect, expect_rounded, sum_type
 from isamap.driver.request import complete_sizes, whole_sizes
 from isamap.driver.runnable import PreparedKernel, RanOn
 from isamap.ir.bind import Range, allows_sizes, bind, typical_size

@@ -22,13 +22,7 @@ from isamap.emit.c_build import with_attributes
 from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_issue import Here, Issuer
 from isamap.emit.c_names import CNames, compute_type, storage_type
-from isamap.emit.conformance_source import (
-    BARRIER,
-    EncodedForm,
-    FormWriter,
-    find_move,
-    join_source,
-)
+from isamap.emit.conformance_source import BARRIER, EncodedForm, FormWriter, find_move, join_source
 from isamap.ir import Index, Operand
 from isamap.ir import product as index_product
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value

@@ -489,10 +489,7 @@ def _if(to: Lowering, node: Node, inputs: Sequence[Value | None], scope: KernelS
 
 
 def _join(
-    to: Lowering,
-    sizes: tuple[int, int],
-    bodies: Sequence[Body],
-    counted: list[tuple[Value, tuple[int, ...]]],
+    to: Lowering, sizes: tuple[int, int], bodies: Sequence[Body], counted: list[tuple[Value, tuple[int, ...]]]
 ) -> int:
     """Return the size of a result that two bodies compute: a new run-time size if they differ."""
     inner = {size.symbol for body in bodies for size in body.program.counts}

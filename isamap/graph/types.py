@@ -38,12 +38,7 @@ TYPES = {
 """By the numbers of `TensorProto.DataType`; all others are of no kernel."""
 NUMBERS = {name: number for number, name in TYPES.items()}
 
-SAID = {
-    0: "no type",
-    8: "string",
-    14: "complex64",
-    15: "complex128",
-}
+SAID = {0: "no type", 8: "string", 14: "complex64", 15: "complex128"}
 """The names of the other types."""
 
 CODED = {

@@ -95,12 +95,7 @@ def _sorted_in(site: Site, read: Read) -> _Sorted:
 
 
 def _find_conflicts(
-    target: _Sorted,
-    sources: list[_Sorted],
-    writes: _Kinds,
-    reads: _Kinds,
-    proofs: _Proofs,
-    meeting: _Meeting,
+    target: _Sorted, sources: list[_Sorted], writes: _Kinds, reads: _Kinds, proofs: _Proofs, meeting: _Meeting
 ) -> Iterator[Diagnostic]:
     """Yield a finding for each statement, from the first to this one, that may access the same element."""
     site, said = target.site, set[int]()

@@ -167,14 +167,7 @@ def _call(e: Call, env: Env) -> Array:
     return found if op.result == "bool" or not operand.is_integer else wrap(found, operand)
 
 
-def _float_call(
-    e: Call,
-    op: Op,
-    operand: DType,
-    args: list[Array],
-    more: tuple[str, ...],
-    env: Env,
-) -> Array:
+def _float_call(e: Call, op: Op, operand: DType, args: list[Array], more: tuple[str, ...], env: Env) -> Array:
     if op.name == "fma":
         a, b, c = args
         return fused_multiply_add(a, b, c, F64 if env.exact else operand)

@@ -352,11 +352,7 @@ WORDS: dict[str, tuple[str, str]] = {
 """Words for an operation in one of its modes: `floor(x)` is `round(x, down)`."""
 
 DEFINING: dict[str, Op] = {
-    op.name: op
-    for op in (
-        Op("scale", 2, "float", _scale),
-        Op("exponent", 1, "float", _exponent),
-    )
+    op.name: op for op in (Op("scale", 2, "float", _scale), Op("exponent", 1, "float", _exponent))
 }
 """Operations of definitions only: x * 2**n for a whole |n| <= 250, and the n of 2**n <= |x| < 2**(n + 1)."""
 

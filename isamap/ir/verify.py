@@ -67,10 +67,7 @@ def _check_points(
         row, at = (int(x) for x in np.argwhere(places < 0)[0])
         where = f"element {_point(points, at)} has {names[row]} = {int(places[row, at])}"
         return Diagnostic(
-            "placement-negative",
-            f"a coordinate of {what} is negative",
-            placement.span,
-            notes=(where,),
+            "placement-negative", f"a coordinate of {what} is negative", placement.span, notes=(where,)
         )
     _, first, inverse = np.unique(places, axis=1, return_index=True, return_inverse=True)
     if len(first) == count:

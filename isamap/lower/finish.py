@@ -18,11 +18,7 @@ from isamap.lower.place import Place
 from isamap.lower.program import If, Names, Node
 from isamap.lower.scratchpad_epilogue import fill_kept_buffers
 from isamap.lower.staging import Staged, copy_tiles
-from isamap.match import (
-    MoveSearch,
-    Tile,
-    Written,
-)
+from isamap.match import MoveSearch, Tile, Written
 from isamap.plan.schedule import LoopStep, NestSchedule
 from isamap.source.records import replace
 

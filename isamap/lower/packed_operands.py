@@ -38,12 +38,7 @@ def packed_tile(name: str, tile: Tile) -> OperandTile:
 
 
 def pack_apart(
-    operand: OperandTile,
-    tile: Tile,
-    schedule: NestSchedule,
-    place: Place,
-    search: MoveSearch,
-    names: Names,
+    operand: OperandTile, tile: Tile, schedule: NestSchedule, place: Place, search: MoveSearch, names: Names
 ) -> tuple[Staged, Pack]:
     """Return the packed operand that the nest reads, and the program that packs it."""
     source = is_read_of(operand.subject)

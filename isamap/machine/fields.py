@@ -18,12 +18,7 @@ _UNITS = re.compile(
 )
 
 
-def read_mapping(
-    node: Node | None,
-    what: str,
-    keys: Keys,
-    findings: Findings,
-) -> dict[str, Node]:
+def read_mapping(node: Node | None, what: str, keys: Keys, findings: Findings) -> dict[str, Node]:
     """Return the values of a mapping with a fixed set of keys."""
     allowed = tuple(keys.values)
     entries = read_names(node, what, findings)

@@ -24,14 +24,7 @@ from isamap.lower.program import PackedHeader, Tensor
 from isamap.machine import Machine
 from isamap.machine.timings import LINE_BYTES
 from isamap.run.arguments import POISON, CallArguments, PassedTensor, make_call
-from isamap.run.child import (
-    ChildLimits,
-    ChildProgram,
-    Emulator,
-    RunProblem,
-    run_child,
-    shared_file,
-)
+from isamap.run.child import ChildLimits, ChildProgram, Emulator, RunProblem, run_child, shared_file
 from isamap.run.fills import zeros_at_line
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import Compiled, compile_library, compile_together

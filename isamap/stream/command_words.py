@@ -19,10 +19,7 @@ Steps = tuple[tuple[str, int], ...]
 
 
 def encode(
-    command: Command,
-    item: MachineInstruction,
-    places: Places | None = None,
-    steps: Steps = (),
+    command: Command, item: MachineInstruction, places: Places | None = None, steps: Steps = ()
 ) -> tuple[int, ...]:
     """Return the words of a command. Raises: UsageProblem if a field cannot hold a number, or has none."""
     if item.encoding is None:

@@ -247,10 +247,7 @@ def _hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple
     if token in _KEYWORDS and "NAME" in expected:
         return f"`{token}` is a word of the language: choose another name", ()
     if span.source.text[: span.start].split()[-1:] == ["if"]:
-        return (
-            "a guard follows the statement, as in `C[0] = 1 if M > 3;`, or behind the axes of a loop",
-            (),
-        )
+        return ("a guard follows the statement, as in `C[0] = 1 if M > 3;`, or behind the axes of a loop", ())
     advice, edits = sign_hint(token, span, expected)
     return advice or shape_hint(span, expected), edits
 

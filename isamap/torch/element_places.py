@@ -322,14 +322,10 @@ PLACES: Mapping[str, Row] = name_rows(
     (_gather, "gather"),
     (_index_select, "index_select"),
     (in_wide(_scatter), "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add"),
-    (
-        in_wide(_scatter),
-        "scatter_reduce.two",
-    ),
+    (in_wide(_scatter), "scatter_reduce.two"),
 )
 
 PLACES_OF_SEVERAL: Mapping[str, Row] = name_rows(
-    (_sort_elements, "topk sort sort.stable"),
-    (_bags, "_embedding_bag _embedding_bag_forward_only"),
+    (_sort_elements, "topk sort sort.stable"), (_bags, "_embedding_bag _embedding_bag_forward_only")
 )
 """Those of several results."""

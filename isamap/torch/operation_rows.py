@@ -719,7 +719,7 @@ _PLACES: Mapping[str, Row] = {
             _unsafe_masked_index_put_accumulate embedding_dense_backward slice_backward unfold_backward
             reflection_pad1d_backward reflection_pad2d_backward nll_loss_backward nll_loss2d_backward
             max_pool2d_with_indices_backward""",
-        ),
+        )
     ),
 }
 

@@ -85,10 +85,7 @@ def why_apart(kernel: Kernel, number: int, later: int) -> str:
             _renaming(read, c, own, s, of) is None,
             f"its iterations are not one for each element of `{own.buffer}`",
         ),
-        (
-            True,
-            "a statement in between, or this one, accesses the same elements in a different order",
-        ),
+        (True, "a statement in between, or this one, accesses the same elements in a different order"),
     )
     return next(reason for holds, reason in reasons if holds)
 

@@ -12,13 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from isamap.plan.problem import NestOption, TileAxis
-from isamap.scheduler.deciding.space import (
-    MAX_UNROLLED,
-    Assignment,
-    RegisterBlock,
-    Space,
-    issues_along,
-)
+from isamap.scheduler.deciding.space import MAX_UNROLLED, Assignment, RegisterBlock, Space, issues_along
 from isamap.scheduler.deciding.sums import summed_axis, sweeping_axis
 
 # Limit of the search: a person may fix any factor that a loop body has room for. SWEPT rows are read together, each

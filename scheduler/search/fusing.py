@@ -196,10 +196,7 @@ def choices_of(
     needed = alone.keys() - costs.keys()
     return tuple(
         FusedOption(
-            option,
-            fused,
-            add_up(offered[s].extra_ns for s in fused),
-            add_up(_unfused_costs(costs, fused)),
+            option, fused, add_up(offered[s].extra_ns for s in fused), add_up(_unfused_costs(costs, fused))
         )
         for fused in _closed_sets(tuple(offered.values()))
         if needed <= set(fused) and _agrees(option.space.statement, fused, alone, fixed)

@@ -264,9 +264,7 @@ def _equation(said: str, values: Sequence[Value]) -> tuple[list[str], dict[str, 
     )
 
 
-SUMS: Mapping[str, Lowered] = {
-    "SumMatMul": lambda o: multiply_matrices(o, o[0], o[1], wide_type(o[0].dtype)),
-}
+SUMS: Mapping[str, Lowered] = {"SumMatMul": lambda o: multiply_matrices(o, o[0], o[1], wide_type(o[0].dtype))}
 """Operators that ONNX does not have: a product of narrow floats whose result keeps the type of its sums."""
 
 PRODUCTS: Mapping[str, Lowered] = {

@@ -137,9 +137,7 @@ def lay_lookup(
     valid = None if count.value == size.value else count
     memory, placement = lookup.table.memory or "", placement_of(lookup.table, dict(params))
     return LookupOperands(
-        bound,
-        LoadRequest(element, memory, subject.dtype, (size.value,), (valid,), placement=placement),
-        {},
+        bound, LoadRequest(element, memory, subject.dtype, (size.value,), (valid,), placement=placement), {}
     )
 
 

@@ -159,10 +159,7 @@ Counts = dict[str, int]
 
 
 def improving_rewrites(
-    kernel: Kernel,
-    machine: Machine,
-    mode: CountMode = "complete",
-    among: Iterable[Rewrite] | None = None,
+    kernel: Kernel, machine: Machine, mode: CountMode = "complete", among: Iterable[Rewrite] | None = None
 ) -> tuple[Improvement, ...]:
     """Return the rewrites and factorisations that give some instruction more mappings.
 

@@ -66,10 +66,7 @@ def levels_by_program(
 
 
 def levels_by_model(
-    roofs: Iterable[Roofline],
-    counted: Sequence[StatementAccesses],
-    problem: Problem,
-    machine: Machine,
+    roofs: Iterable[Roofline], counted: Sequence[StatementAccesses], problem: Problem, machine: Machine
 ) -> tuple[LevelBytes, ...]:
     """Return the bytes of each level: counted for the nearest cache, modelled for the others."""
     nearest = problem.caches[0].name if problem.caches else home_of(machine)
