@@ -118,9 +118,7 @@ def assemble_network(
     if sum(len(part.commands) for part in unrolled) > MOST_COMMANDS:
         raise too_long(MOST_COMMANDS)
     watch("keep tiles")
-    kept = keep_tiles(unrolled, machine)
-    if encoding.bundle is None:  # words with slots are renamed as they are packed
-        kept = [rename_registers(commands, machine) for commands in kept]
+    kept = [rename_registers(commands, machine) for commands in keep_tiles(unrolled, machine)]
     made = [(n, *assign_tokens(commands, machine)) for n, commands in zip(numbers, kept, strict=True)]
     every = [command for _, commands, _ in made for command in commands]
     tables = lay_out_tables(every, machine, main, end_of(arrays, main))

@@ -8,7 +8,7 @@ from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, home_of
 from isamap.machine.encodings import ProgramFormat
 from isamap.source import UsageProblem
-from isamap.stream.encoding import encode_all, encode_end
+from isamap.stream.encoding import encode_all, encode_end, rename_registers
 from isamap.stream.memory_layout import ALIGNMENT, align_up, end_of, lay_out, memory_sizes
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import lay_out_tables, places_in
@@ -33,7 +33,8 @@ def assemble(
     """Return the program as encoded instructions, or only the `first` ones. Raises: UsageProblem."""
     encoding = require_encoding(machine)
     arrays, main = lay_out(program, machine), home_of(machine)
-    commands, last = assign_tokens(list(islice(unroll(program, machine, arrays, most), first)), machine)
+    unrolled = list(islice(unroll(program, machine, arrays, most), first))
+    commands, last = assign_tokens(rename_registers(unrolled, machine), machine)
     tables = lay_out_tables(commands, machine, main, end_of(arrays, main))
     places = places_in(tables)
     words = [*encoding.begin, *encode_all(commands, machine, places), *encode_end(last, machine)]

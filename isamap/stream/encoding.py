@@ -179,7 +179,7 @@ def encode_all(commands: Sequence[Command], machine: Machine, places: Places) ->
     """Return the words of commands, packed into slots if the machine has them. Raises: UsageProblem."""
     bundle = machine.program.bundle if machine.program is not None else None
     if bundle is not None:
-        runs = roll(pack(rename_registers(commands, machine), machine, bundle), machine, bundle)
+        runs = roll(pack(commands, machine, bundle), machine, bundle)
         return list(encode_runs(runs, machine, bundle, places))
     return [word for c in commands for word in encode(c, machine.instructions[c.instruction], places)]
 

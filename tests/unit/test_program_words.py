@@ -80,10 +80,10 @@ def test_whatever_fields_hold_is_read_back_from_the_words(described: str) -> Non
 
 def test_registers_and_numbers_of_a_type_stand_in_words(program: ProgramFile, machine: Machine) -> None:
     load, scale, store = (one.command for one in decode(program.words, machine)[:3])
-    assert load == Command("load", (("x", Address("dram", 64, (4,))), ("z", Register("row", 0))))
+    assert load == Command("load", (("x", Address("dram", 64, (4,))), ("z", Register("row", 2))))
     assert scale.params == (("S", 0x3E800000),)  # 0.25
     assert store.operands[1] == ("z", Address("dram", 192, (4,)))
-    assert program.words[1] == 3 << 126 | 1 << 102 | 0 << 100 | 0x3E800000
+    assert program.words[1] == 3 << 126 | 3 << 102 | 2 << 100 | 0x3E800000
 
 
 def test_a_program_does_what_its_kernel_says(program: ProgramFile, machine: Machine) -> None:
@@ -148,7 +148,7 @@ WRONG: list[tuple[int, int, str]] = [
     (0, LOAD | 0, "word 0, `load`: `x` at dram + 0 is not within one array"),
     (0, LOAD | 34, "word 0, `load`: `x` at dram + 136 is not within one array"),
     (0, LOAD | 48, "word 0, `load`: `x` is read at dram + 192, never written before"),
-    (1, SCALE | 2 << 100, "word 1, `scale`: `x` is register 2 of row, which has no such registers"),
+    (1, SCALE | 1 << 100, "word 1, `scale`: `x` is register 1 of row, which has no such registers"),
     (2, STORE | 16, "word 2, `store`: `z` is written into `x`, an input"),
 ]
 
@@ -255,7 +255,7 @@ def test_sizes_that_are_open_have_no_program() -> None:
 
 def test_a_listing_shows_registers_and_bits(program: ProgramFile, machine: Machine) -> None:
     assert list_program(program, machine).splitlines()[-9:-6] == [
-        "0  load   x=x+0 z=row0                # x dram[0x40]",
-        "1  scale  x=row0 z=row1 S=0x3e800000",
-        "2  store  x=row1 z=y+0                # z dram[0xc0]",
+        "0  load   x=x+0 z=row2                # x dram[0x40]",
+        "1  scale  x=row2 z=row3 S=0x3e800000",
+        "2  store  x=row3 z=y+0                # z dram[0xc0]",
     ]

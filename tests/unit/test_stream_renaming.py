@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from isamap.machine import load_machine
-from isamap.stream.command import Address, Command, Register
-from isamap.stream.encoding import rename_registers
+from itertools import pairwise
+from pathlib import Path
 
+from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
+from isamap.driver.request import Request
+from isamap.machine import load_machine
+from isamap.source import Source
+from isamap.stream.command import Address, Command, Register
+from isamap.stream.encoding import decode, rename_registers
+
+KERNELS = Path(__file__).parents[2] / "kernels"
 MACHINE = load_machine("vector-dsp")
 
 
@@ -41,3 +48,20 @@ def test_registers_that_products_add_to_keep_their_names() -> None:
 def test_where_all_registers_are_named_nothing_changes() -> None:
     commands = [load(number) for number in range(32)]
     assert rename_registers(commands, MACHINE) == commands
+
+
+def test_a_kernel_s_program_loads_its_weights_into_registers_in_turn() -> None:
+    source = Source("gemm_s8s8", (KERNELS / "gemm_s8s8.ir").read_text())
+    sizes = {"M": 32, "N": 256, "K": 256}
+    program, made = compile_words(Request(source, "edge-npu", sizes, heuristic="greedy"))
+    assert made.machine is not None
+    found = [
+        where.number
+        for one in decode(program.words, made.machine, program.tables)
+        for name, where in one.command.operands
+        if isinstance(where, Register) and one.command.instruction.startswith("load_weights")
+    ]
+    assert len(found) == 64
+    assert all(a != b for a, b in pairwise(found))
+    kernel = program_kernel(program, source)
+    assert verify_program(program, made.machine, kernel, "edges").ok
