@@ -213,3 +213,10 @@ def test_numbers_become_narrower_in_lanes(hw: str) -> None:
     request = Request(Source("k.ir", text), hw, {"N": 64}, heuristic="greedy")
     found = compile_kernel(request, "schedule").warnings
     assert [w.render() for w in found if w.code == "scalar-only"] == []
+
+
+def test_a_store_of_some_lanes_needs_no_value_in_the_others() -> None:
+    """An instruction of WebAssembly fills 4 of 8 lanes, and a store writes 4."""
+    text = "kernel k(N) { in x: i32[N]; out y: i16[N]; for n in N { y[n] = sat_i16(x[n]); } }"
+    request = Request(Source("k.ir", text), "wasm-simd128", {"N": 64}, heuristic="greedy")
+    assert compile_kernel(request, "schedule").warnings == ()

@@ -54,7 +54,8 @@ class OperandTile:
     elements beyond the end of reduced axes. Where a buffer is to hold what a register's value is computed
     of, `computed` is that value over the `ELEMENT`, with its type. All else is then of the element. `idle` are
     coordinates along which only the first element counts: those of an instruction axis that no kernel axis uses. The
-    last `padding` cells of each row, which `cell_shape` includes, hold no element.
+    last `padding` cells of each row, which `cell_shape` includes, hold no element. `spans` are the elements along
+    each coordinate that the instruction reaches, None for all: a store of 8 of 16 lanes.
     """
 
     name: str
@@ -75,6 +76,7 @@ class OperandTile:
     computed: tuple[Expr, DType] | None = None
     idle: tuple[int, ...] = ()
     padding: int = 0
+    spans: tuple[Index | None, ...] = ()
 
     @property
     def held(self) -> Read:
@@ -92,7 +94,8 @@ class OperandTile:
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
     ) -> LoadRequest:
         """Return the load request if only a number of elements is valid along each axis in `partial`."""
-        valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
+        whole = self.spans or (None,) * len(self.parts)
+        valid = tuple(partial.get(p or "") or span for p, span in zip(self.parts, whole, strict=True))
         value = expr if expr is not None else self.elements
         if self.computed is not None:
             element, (over, _) = value, self.computed
@@ -391,7 +394,15 @@ def _operand(
         placement_of(operand, params),
         zero_of(operand.dtype),
         idle=tuple(n for n, part in enumerate(parts) if part in idle),
+        spans=tuple(_span(index, size, lengths) for index, size in zip(subscripts, sizes, strict=True)),
     )
+
+
+def _span(index: Index, size: int, lengths: dict[str, int]) -> Index | None:
+    """Return how many elements of a coordinate the instruction's axes reach, or None for all `size` of them."""
+    digits = digits_of(index, lengths)
+    reach = size if not digits else digits[0][1] * lengths[digits[0][0]]
+    return None if reach >= size else Index.of(reach)
 
 
 def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tuple[int, Index, Index]:
