@@ -11,7 +11,7 @@ from isamap.ir.dtypes import (
     NUMERICS,
     DType,
     converts_exactly,
-    passes_through,
+    first_cast,
     strict_forbids,
 )
 from isamap.ir.elements import evaluate_samples
@@ -74,9 +74,9 @@ __all__ = [
     "Declaration", "Element", "Env", "Expr", "Facts", "FloorDiv", "Index", "IndexValue", "Instruction",
     "Kernel", "Let", "Loop", "Measure", "MemoryDecl", "MemoryKind", "MinMax", "Mod", "Module", "Op",
     "Operand", "Param", "Placement", "Range", "Read", "Routine", "Scalar", "StateDecl", "Stmt", "bind",
-    "convert", "converts_exactly", "evaluate_expr", "evaluate_samples", "execute_bound", "index_max",
+    "convert", "converts_exactly", "evaluate_expr", "evaluate_samples", "execute_bound", "first_cast", "index_max",
     "index_min", "interpret", "interpret_magnitude", "is_nonnegative", "iterations_apart", "layout",
-    "passes_through", "print_expr", "print_routine", "print_stmt", "product", "round_to",
+    "print_expr", "print_routine", "print_stmt", "product", "round_to",
     "strict_forbids", "substitute_expr", "substitute_read", "substitute_stmt", "typical_size",
     "typical_value", "verify",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ import numpy as np
 from isamap.source.records import dataclass
 
 Kind = Literal["float", "int", "uint", "bool"]
+CastMode = Literal["exact", "wrap", "sat", "bits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +150,22 @@ def converts_exactly(source: DType, target: DType) -> bool:
     return target.is_integer and target.low <= source.low and source.high <= target.high
 
 
-def passes_through(source: DType, between: DType, target: DType) -> bool:
-    """Return whether a cast equals a chain of two casts of which the first is exact: i8 to f32 through i32.
+def first_cast(source: DType, between: DType, target: DType, mode: CastMode) -> CastMode | None:
+    """Return the mode of the first of two casts, through `between`, that equal one cast, or None if they do not.
 
-    The second one rounds and wraps exactly the original number.
+    An exact cast may come first: i8 to f32 through i32. The second one rounds and wraps the original number.
+    Numbers may be saturated or wrapped twice: f32 to i8 through i16 if that saturates, too, i32 to u8 through i16.
     """
-    return between != target and converts_exactly(source, between)
+    if between == target or mode == "bits":
+        return None
+    if converts_exactly(source, between):
+        return "exact"
+    narrows = between.is_integer and target.is_integer and (source.is_float or between.bits < source.bits)
+    if mode == "sat" and narrows and converts_exactly(target, between):
+        return "sat"
+    return (
+        "wrap" if mode == "wrap" and narrows and source.is_integer and target.bits <= between.bits else None
+    )
 
 
 NUMERICS: dict[str, str] = {

@@ -11,9 +11,9 @@ from typing import assert_never
 
 import numpy as np
 
-from isamap.ir.dtypes import F64, DType, converts_exactly
+from isamap.ir.dtypes import F64, CastMode, DType, converts_exactly
 from isamap.ir.index import Atom, Element, FloorDiv, Index, MinMax, Mod
-from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
+from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS, Op
 from isamap.ir.rounding import Array, convert, fused_multiply_add, round_to, wrap
 from isamap.source.records import dataclass, field, replace

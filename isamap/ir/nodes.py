@@ -15,7 +15,7 @@ import dataclasses
 from math import copysign
 from typing import Literal
 
-from isamap.ir.dtypes import DType
+from isamap.ir.dtypes import CastMode, DType
 from isamap.ir.index import Index
 from isamap.source import Span, dataclass, field
 
@@ -75,9 +75,6 @@ class Call:
     dtype: DType
     mode: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
-
-
-CastMode = Literal["exact", "wrap", "sat", "bits"]
 
 
 @dataclass(frozen=True, slots=True)

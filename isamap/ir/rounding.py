@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir.dtypes import DType
-from isamap.ir.nodes import CastMode
+from isamap.ir.dtypes import CastMode, DType
 
 Array = NDArray[Any]
 

@@ -131,7 +131,7 @@ MATCHING = (
     Mutation("ignore what bounds a parameter", f"{MATCH}mappings.exact:_largest", without_where),
     Mutation("ignore the result's type", f"{FIND}heads_agree", of_any_type),
     Mutation("ignore the reduction", f"{FIND}heads_agree", of_any_operation),
-    Mutation("take any cast for exact", f"{MATCH}patterns.unify:passes_through", always(True)),
+    Mutation("take any cast for exact", f"{MATCH}patterns.unify:first_cast", always("exact")),
     Mutation("drop commutativity", f"{MATCH}patterns.unify:OPS", commuting()),
     Mutation("let differences commute", f"{MATCH}patterns.unify:OPS", commuting("add", "mul", "sub")),
     Mutation("count images under symmetries", f"{MATCH}mappings.mapping:KnownMappings.is_new", always(True)),

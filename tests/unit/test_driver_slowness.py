@@ -194,27 +194,6 @@ def test_what_newer_vectors_have_an_instruction_for_stays_in_lanes_of_older_ones
     assert [w.render() for w in found if w.code == "scalar-only"] == []
 
 
-@pytest.mark.parametrize("hw", ["x86-avx2", "x86-avx512"])
-def test_numbers_become_narrower_in_lanes(hw: str) -> None:
-    """Every conversion between f32, i32, i16, i8 and u8 into a narrower type, or one of the other sign."""
-    wider = {"i16": ("f32", "i32"), "i8": ("f32", "i32", "i16", "u8"), "u8": ("f32", "i32", "i16", "i8")}
-    kinds = [
-        (f"{how}_{to}", source, to)
-        for to, sources in wider.items()
-        for source in sources
-        for how in (("sat",) if source == "f32" else ("sat", "wrap"))
-    ]
-    ports = "".join(f"in {source}s: {source}[N]; " for source in ("f32", "i32", "i16", "i8", "u8"))
-    results = "".join(f"out y{at}: {to}[N]; " for at, (_, _, to) in enumerate(kinds))
-    sums = "".join(
-        f"for n in N {{ y{at}[n] = {name}({source}s[n]); }} " for at, (name, source, _) in enumerate(kinds)
-    )
-    text = f"kernel narrower(N) {{ {ports}{results}{sums}}}"
-    request = Request(Source("k.ir", text), hw, {"N": 64}, heuristic="greedy")
-    found = compile_kernel(request, "schedule").warnings
-    assert [w.render() for w in found if w.code == "scalar-only"] == []
-
-
 def test_a_store_of_some_lanes_needs_no_value_in_the_others() -> None:
     """An instruction of WebAssembly fills 4 of 8 lanes, and a store writes 4."""
     text = "kernel k(N) { in x: i32[N]; out y: i16[N]; for n in N { y[n] = sat_i16(x[n]); } }"

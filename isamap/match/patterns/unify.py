@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly, passes_through
+from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly, first_cast
 from isamap.ir.evaluate import number_of
 from isamap.ir.index import Index, has_elements
 from isamap.source.records import dataclass
@@ -183,18 +183,16 @@ def _unify_all(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...], bound: Bi
 
 
 def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
-    """Yield bindings under equal casts, or under a pattern's cast from a wider type than the subject's."""
+    """Yield bindings under equal casts, or under the last of two casts that equal the subject's."""
     if not isinstance(subject, Cast) or (pattern.dtype, pattern.mode) != (subject.dtype, subject.mode):
         return
     inner, required = subject.value, pattern.value.dtype
     if inner.dtype == required:
         yield from _unify(pattern.value, inner, bound)
-    elif (
-        pattern.mode != "bits"
-        and isinstance(pattern.value, Read)
-        and passes_through(inner.dtype, required, pattern.dtype)
+    elif isinstance(pattern.value, Read) and (
+        mode := first_cast(inner.dtype, required, pattern.dtype, pattern.mode)
     ):
-        yield from _unify(pattern.value, Cast(inner, required), bound)
+        yield from _unify(pattern.value, Cast(inner, required, mode), bound)
     elif (
         isinstance(inner, Cast) and inner.mode != "bits" and converts_exactly(inner.value.dtype, inner.dtype)
     ):

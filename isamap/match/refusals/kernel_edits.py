@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from isamap.ir.dtypes import BOOL, DType, converts_exactly, passes_through
+from isamap.ir.dtypes import BOOL, DType, converts_exactly, first_cast
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Kernel, Read, Scalar
 from isamap.ir.ops import OPS
 from isamap.ir.printer import print_expr
@@ -226,7 +226,7 @@ def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
         case Scalar(), Const() | Scalar() | IndexValue():
             return () if pattern.dtype == subject.dtype else None
         case Cast(value), Cast(inner) if (pattern.dtype, pattern.mode) == (subject.dtype, subject.mode):
-            if isinstance(value, Read) and passes_through(inner.dtype, value.dtype, pattern.dtype):
+            if isinstance(value, Read) and first_cast(inner.dtype, value.dtype, pattern.dtype, pattern.mode):
                 return ()
             return fitting_casts(value, inner)
         case Call(), Cast(inner) if inner.dtype == pattern.dtype:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from isamap.ir.dtypes import passes_through
+from isamap.ir.dtypes import first_cast
 from isamap.ir.evaluate import number_of
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Kernel, Read, Scalar
 from isamap.ir.ops import OPS
@@ -86,7 +86,7 @@ def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
         case Cast(value), Cast(inner) if pattern.dtype == subject.dtype:
             if pattern.mode != subject.mode:
                 return _modes_differ(pattern, subject)
-            if isinstance(value, Read) and passes_through(inner.dtype, value.dtype, pattern.dtype):
+            if isinstance(value, Read) and first_cast(inner.dtype, value.dtype, pattern.dtype, pattern.mode):
                 return None
             return first_difference(value, inner)
         case (Read(), _) | (Cast(Read()), _):
