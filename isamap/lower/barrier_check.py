@@ -257,7 +257,7 @@ class _Walk:
         """Return an access extended to all iterations of a loop, for comparison with code after the loop."""
         if access.box is None or not access.box.follows(variable):
             return access
-        step, most = access.box.first.coefficient(variable), largest_value(self.loops[variable], self.loops)
+        step, most = access.box.first.coefficient(variable), self.most_trips(variable)
         if step is None or step.value is None or most.value is None:
             return replace(access, box=None)
         box = _Box(access.box.first.substitute({variable: 0}), (*access.box.axes, (step.value, most)))
@@ -330,7 +330,7 @@ class _Walk:
     ) -> bool:
         """Return whether an earlier or later iteration of a loop accesses one of the given elements."""
         step, variable = loop
-        most = largest_value(self.loops[variable], self.loops).value
+        most = self.most_trips(variable).value
         alike: dict[int, set[int]] = {}
         for at in own:
             alike.setdefault(at % step, set()).add(at)
@@ -340,6 +340,11 @@ class _Walk:
             for at in moved
             for mine in alike.get(at % step, ())
         )
+
+    def most_trips(self, variable: str) -> Index:
+        """Return a bound on the iterations of a loop in all instances, whose numbers may be in its own bound."""
+        counters = {name: Index.of(count) for name, count in self.team.items()}
+        return largest_value(self.loops[variable], {**self.loops, **counters})
 
     def writes_apart(self, loop: lir.For) -> bool:
         """Return whether the addresses in a loop nest around one issue prove that each element is written once."""

@@ -236,17 +236,24 @@ class _Since:
         """Return whether one record writes an element that the other one accesses."""
         pairs = [(w, t) for w in other.written for t in self.read | self.written]
         pairs += [(r, w) for r in other.read for w in self.written]
-        return any(
-            a.array == b.array and not are_apart(_extended(a, b, loops), _extended(b, a, loops), team)
-            for a, b in pairs
-        )
+
+        def is_apart(a: Touch, b: Touch) -> bool:
+            return are_apart(_extended(a, b, loops, team), _extended(b, a, loops, team), team)
+
+        return any(a.array == b.array and not is_apart(a, b) for a, b in pairs)
 
 
-def _extended(touch: Touch, other: Touch, loops: Mapping[str, Index]) -> Touch:
+def _extended(touch: Touch, other: Touch, loops: Mapping[str, Index], team: Mapping[str, int]) -> Touch:
     """Return an access extended to all iterations of the loops around it that are not around another access."""
     for variable in sorted((touch.offset.symbols - other.offset.symbols) & loops.keys()):
-        touch = touch.of_all(variable, largest_value(loops[variable], loops).value)
+        touch = touch.of_all(variable, most_trips(variable, loops, team))
     return touch
+
+
+def most_trips(variable: str, loops: Mapping[str, Index], team: Mapping[str, int]) -> int | None:
+    """Return the most iterations of a loop in any instance of a team, or None if no number bounds them."""
+    counters = {name: Index.of(count) for name, count in team.items()}
+    return largest_value(loops[variable], {**loops, **counters}).value
 
 
 def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
@@ -256,7 +263,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
     barrier, team, loops = Barrier(level.name), dict[str, int](), dict[str, Index]()
 
     def of_all(since: _Since, variable: str) -> _Since:
-        most = largest_value(loops[variable], loops).value
+        most = most_trips(variable, loops, team)
         return since.changed(lambda touch: touch.of_all(variable, most))
 
     def placed(nodes: Nodes, since: _Since, next_nodes: Nodes = ()) -> tuple[Nodes, _Since]:
@@ -322,6 +329,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
         found: list[Node] = []
         together: list[Node] = []
         own = _Since()
+        loops.update((node.variable, node.trips) for node in walk(body) if isinstance(node, For))
         for node in body:
             touches = _issued((node,), machine, loops, team)
             if own.meets(touches, team, loops):

@@ -20,7 +20,7 @@ from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.lower.barrier_check import check_barriers
 from isamap.lower.program import Barrier, LoweredProgram, Node, Parallel
-from isamap.lower.walk import children, with_children
+from isamap.lower.walk import children, walk, with_children
 from isamap.machine import load_machine, missing_features
 from isamap.run.fills import make_arrays
 from isamap.run.runner import run_program
@@ -180,3 +180,16 @@ def ended(made: EmittedC) -> str:
     library = compile_library(made, load_machine(SIMT), model=True)
     result = run_program(library, make_arrays(bound, "integers"), {})
     return STATUSES[result.status][0]
+
+
+def test_copies_of_elements_need_no_barrier_where_a_bound_depends_on_the_instance() -> None:
+    """The last of two instances copies fewer elements, so the bound of its loop names its number."""
+    text = (
+        "kernel copy(N, D) { in x: f32[N, D]; out y: f32[N, D]; for n in N, d in D { y[n, d] = x[n, d]; } }"
+    )
+    sizes = {"N": 5, "D": 37}
+    request = Request(Source("copy.ir", text), "nvidia-sm80", sizes, heuristic="greedy")
+    program = compile_kernel(request).program
+    assert program is not None
+    assert not any(isinstance(node, Barrier) for node in walk(program.body))
+    assert verify_case(prepare(request), sizes, "random").ok
