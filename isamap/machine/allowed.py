@@ -189,9 +189,20 @@ class Family:
             },
             tuple(content.get("attributes", ())),
             {name: IssueForm.of(form) for name, form in content.get("issues", {}).items()},
-            {name: Device(**device) for name, device in content.get("devices", {}).items()},
+            _devices_of(content.get("devices", {})),
             content.get("supports", {}),
         )
+
+
+def _devices_of(content: Mapping[str, Any]) -> dict[str, Device]:
+    """Return devices by name. A device that `extends` another one has its values for all keys that it lacks."""
+    found = {
+        name: {**content.get(device.get("extends", ""), {}), **device} for name, device in content.items()
+    }
+    return {
+        name: Device(**{key: value for key, value in device.items() if key != "extends"})
+        for name, device in found.items()
+    }
 
 
 @cache

@@ -89,3 +89,11 @@ def test_what_has_no_size_is_so_in_its_own_family_alone(c_type: str, *, is_sizel
     """RISC-V's types begin with a `v`, as do others that have one."""
     assert allowed.is_c_type(c_type)
     assert allowed.is_sizeless(c_type) == is_sizeless
+
+
+def test_a_device_has_the_values_of_the_one_that_it_extends() -> None:
+    family = allowed.Family.of(
+        {"devices": {"one": {"ending": "cu", "prelude": "a"}, "two": {"extends": "one", "prelude": "b"}}}
+    )
+    assert family.devices["one"] == allowed.Device(ending="cu", prelude="a")
+    assert family.devices["two"] == allowed.Device(ending="cu", prelude="b")
