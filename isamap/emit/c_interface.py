@@ -42,6 +42,7 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ("DIVERGED", "some lanes of a block reached a barrier that others did not reach"),
 )
 """The status codes in numeric order, with their meanings."""
+BAD_INDEX = [name for name, _ in STATUSES].index("BAD_INDEX")
 
 
 @dataclass(frozen=True, slots=True)

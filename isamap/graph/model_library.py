@@ -21,6 +21,7 @@ from isamap.driver.request import DEFAULT_COST_MODEL, Request, Size, complete_si
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.emit.c import EmittedC
+from isamap.emit.c_interface import BAD_INDEX
 from isamap.formulate.packable import require_packable
 from isamap.graph.device_assignment import DeviceAssignment, deal, places_of
 from isamap.graph.elementwise_fusion import Fuse, finish_steps, fuse_steps
@@ -38,6 +39,7 @@ from isamap.graph.host_fallback import (
     writes_borders,
 )
 from isamap.graph.model_program import Control, KernelCall, ModelProgram, TensorView, called_by, reads_of
+from isamap.graph.move_kernels import with_kernels_of
 from isamap.graph.partition import Method, Partition
 from isamap.graph.planning import LINE_BYTES, find_pitches, plan, room_bytes
 from isamap.graph.sizes import index_of, is_open, most_of, needs_numbers, value_of
@@ -133,6 +135,7 @@ def compile_program_of(
     if program.sizes and watched:
         raise needs_numbers(program.sizes, "running a model layer by layer")
     machine, model = _machine(how, runs=runs)
+    program = with_kernels_of(program, machine)
     program = with_shifts_of(with_known_numbers(program), machine) if how.host else program
     program = _at_points(program, how, watch, runs=runs) if how.transform and not how.host else program
     requests = requests_of(program, how, runs=runs)
@@ -471,7 +474,7 @@ class CompiledModel:
         if status:
             said = f"`{self.emitted.name}_run` returned {status}"
             help_ = {
-                100: "an index among its inputs is out of range",
+                **dict.fromkeys((100, BAD_INDEX), "an index among its inputs is out of range"),
                 101: "an open size lies outside of its range",
                 102: "a result needs at least one row, and data leaves none",
             }.get(status)

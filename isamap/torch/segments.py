@@ -34,6 +34,7 @@ from isamap.graph.model_library import (
 )
 from isamap.graph.model_program import KernelCall
 from isamap.graph.model_program import ModelProgram as Steps
+from isamap.graph.move_kernels import IndexRange, with_move_kernels
 from isamap.graph.operators.aten import POINTWISE
 from isamap.graph.pending import dense
 from isamap.graph.quantising import RUNTIMES
@@ -123,7 +124,10 @@ class TorchProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """Nodes that one library computes. `reads` and `writes` are its tensors' nodes in call order."""
+    """Nodes that one library computes. `reads` and `writes` are its tensors' nodes in call order.
+
+    Each call checks the `ranges` of tensors that it reads.
+    """
 
     nodes: tuple[Any, ...]
     reads: tuple[Any, ...]
@@ -131,6 +135,7 @@ class Segment:
     library: CompiledModel | DeviceModel
     kernels: int
     remark: str = ""
+    ranges: tuple[IndexRange, ...] = ()
 
 
 def make_program(
@@ -325,11 +330,16 @@ class _Parts:
 def _compile_segments(parts: _Parts, options: Options, device: Any) -> dict[int, Segment] | None:
     """Return the segments by level for a device or this processor, or None if some translated nodes have failed."""
     lowered: dict[int, tuple[Imported, Sequence[Any], Sequence[Any]]] = {}
+    ranges: dict[int, tuple[IndexRange, ...]] = {}
     for level, to in parts.made.items():
         if results := parts.results(level):
-            lowered[level] = _lower_segment(parts, to, results), list(to.inputs), results
+            found = _lower_segment(parts, to, results)
+            if device is not None and found.program is not None:
+                program, ranges[level] = with_move_kernels(found.program, is_checked=False)
+                found = replace(found, program=program)
+            lowered[level] = found, list(to.inputs), results
             if device is not None and not parts.failed:
-                _refuse_moves(parts, to, lowered[level][0])
+                _refuse_moves(parts, to, found)
     if parts.failed:
         return None
     how = options.how()
@@ -348,7 +358,8 @@ def _compile_segments(parts: _Parts, options: Options, device: Any) -> dict[int,
                     with outside_tracing():
                         library = compile_for_device(found.whole(), how, device)
                     kernels, said = len(found.whole().kernels), f", launched on {device}"
-                segments[level] = Segment(nodes, tuple(reads), tuple(results), library, kernels, said)
+                checks = ranges.get(level, ())
+                segments[level] = Segment(nodes, tuple(reads), tuple(results), library, kernels, said, checks)
                 if key and choice is None:
                     choice = _measure_segment(alone, segments[level], parts.known, options, key)
         except IsamapError as error:
@@ -542,10 +553,12 @@ def segment_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str,
         return _open_step(segment, place, sizes)
     reads = [(place[node], copy_to_layout(node)) for node in segment.reads]
     writes = [(place[node], making(node)) for node in segment.writes]
-    call_at = segment.library.call_at
+    call_at, ranges = segment.library.call_at, segment.ranges
 
     def step(values: Values) -> None:
         read = [seen(values[at]) for at, seen in reads]
+        if ranges:
+            _check_ranges(read, ranges)
         made = [make() for _, make in writes]
         call_at([t.data_ptr() for t in read], [t.data_ptr() for t in made])
         for (at, _), tensor in zip(writes, made, strict=True):
@@ -560,15 +573,26 @@ def _library_function(
     """Return the function of a graph with only one library. A call only touches the tensors that it reads."""
     reads = [(place[node], copy_to_layout(node)) for node in segment.reads]
     makes = [making(node) for node in segment.writes]
-    call_at = segment.library.call_at
+    call_at, ranges = segment.library.call_at, segment.ranges
 
     def run(given: Sequence[Any]) -> Any:
         read = [seen(given[at]) for at, seen in reads]
+        if ranges:
+            _check_ranges(read, ranges)
         made = [make() for make in makes]
         call_at([t.data_ptr() for t in read], [t.data_ptr() for t in made])
         return [made[n] for n in order]
 
     return run
+
+
+def _check_ranges(read: Sequence[Any], ranges: Sequence[IndexRange]) -> None:
+    """Let torch check indices where they lie. A device does not wait for the check, as for torch's own of indices."""
+    torch: Any = import_module("torch")
+    for one in ranges:
+        found = read[one.number]
+        inside = ((found >= one.low) & (found <= one.high)).all()
+        torch._assert_async(inside, f"an index is not from {one.low} to {one.high}")
 
 
 def eager_step(node: Any, place: Mapping[Any, int]) -> Step:

@@ -73,6 +73,18 @@ class Attention(Module):
         return x + self.out(found.transpose(1, 2).reshape(batch, rows, width))
 
 
+class Words(Module):
+    """Rows of a table by data, joined with another tensor, chosen by data again, and parts of the result."""
+
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] - torch is not typed here
+        self.words, self.out = torch.nn.Embedding(11, 6), torch.nn.Linear(9, 4)
+
+    def forward(self, ids: Any, x: Any, chosen: Any) -> tuple[Any, Any]:
+        joined = torch.cat((self.words(ids), x, x[..., :1]), -1)
+        return self.out(joined[..., 1:])[:, 2:], torch.cat((joined[:, chosen], joined[:, 1:]), 1)
+
+
 def mlp() -> tuple[Any, Any]:
     layers = (torch.nn.Linear(24, 40), torch.nn.GELU(), torch.nn.Linear(40, 18), torch.nn.LayerNorm(18))
     return torch.nn.Sequential(*layers).eval(), torch.randn(5, 24)
@@ -275,6 +287,44 @@ def test_a_graph_is_launched_on_torchs_stream_and_computes_as_torch(model: str, 
     assert any(node.why.endswith("called once, launched on cpu") for node in ran)
 
 
+@pytest.mark.parametrize("machine", [SIMT, SM80])
+def test_tables_joins_and_parts_of_tensors_are_kernels(machine: str, driver: Driver) -> None:
+    if missing := machine == SIMT and missing_features(load_machine(machine)):
+        pytest.skip(f"there is no device for {', '.join(missing)}")
+    torch.manual_seed(0)
+    ids, chosen = torch.tensor([[3, 0, 10, 4, 4], [1, 2, 3, 9, 8]]), torch.tensor([-1, 0, -5, 2])
+    network, given = Words().eval(), (ids, torch.randn(2, 5, 3), chosen)
+    torch._dynamo.reset()
+    fast = torch.compile(network, backend="isamap", options={"machine": machine})
+    with torch.no_grad():
+        for found, wanted in zip(fast(*given), network(*given), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        for wrong in (11, -12):
+            with pytest.raises((IsamapError, RuntimeError), match="an index"):
+                fast(torch.full_like(ids, wrong), *given[1:])
+    told = {
+        node.operation: node.where for node in explain(network, given, options={"machine": machine}).nodes
+    }
+    assert {*told.values()} == {"kernel", "nowhere"}
+    assert {told[name] for name in ("embedding.default", "cat.default", "index.Tensor")} == {"kernel"}
+
+
+def test_a_table_is_read_by_torch_if_the_graph_computes_the_indices(driver: Driver) -> None:
+    """No kernel checks indices on a device, and torch checks only those that it passes to kernels."""
+
+    def network(x: Any, which: Any) -> Any:
+        return (torch.sigmoid(x)[torch.cat((which, which))] * 2,)
+
+    x, which = torch.randn(6, 5), torch.tensor([4, -1, 4])
+    torch._dynamo.reset()
+    fast = torch.compile(network, backend="isamap", options={"machine": SM80})
+    torch.testing.assert_close(fast(x, which), network(x, which))
+    told = {n.operation: n.where for n in explain(network, (x, which), options={"machine": SM80}).nodes}
+    assert told["cat.default"] == "kernel"
+    assert told["index.Tensor"] == "eager"
+    assert driver.calls
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_nvcc_compiles_each_kernel_of_a_graph(model: str, driver: Driver) -> None:
     if shutil.which("nvcc") is None:
@@ -368,16 +418,16 @@ def test_buffers_are_allocated_on_the_stream_that_launches(monkeypatch: pytest.M
 
 def test_torch_performs_on_the_device_what_no_kernel_does(driver: Driver) -> None:
     def network(x: Any, which: Any) -> tuple[Any, Any]:
-        return torch.sigmoid(x)[which] * 2, x.double() + 1
+        return torch.sigmoid(x).gather(0, which) * 2, x.double() + 1
 
-    x, which = torch.randn(6, 5), torch.tensor([4, 0, 4])
+    x, which = torch.randn(6, 5), torch.tensor([[4, 0, 4, 5, 1]])
     torch._dynamo.reset()
     fast = torch.compile(network, backend="isamap", options={"machine": SM80})
     torch.testing.assert_close(fast(x, which), network(x, which))
     assert len(driver.calls) >= 2, "sigmoid and mul are launches"
     told = {n.operation: n for n in explain(network, (x, which), options={"machine": SM80}).nodes}
     assert told["sigmoid.default"].where == told["mul.Tensor"].where == "kernel"
-    assert told["index.Tensor"].why == "C code of the processor performs it: it copies or selects elements"
+    assert told["gather.default"].why == "C code of the processor performs it: it copies or selects elements"
     assert told["add.Tensor"].where == "eager"
     assert told["add.Tensor"].why.startswith("nvidia-sm80 cannot perform")
 
