@@ -374,7 +374,8 @@ def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
             link_ns = elements * (carried / max(map(prod, shapes.values())))
             found[link.source_memory] = found.get(link.source_memory, 0.0) + link_ns
             if rate := cached_bytes_per_ns(machine.memories[link.source_memory], machine.levels):
-                cache = f"the cache of {link.source_memory}"
+                is_cached = machine.memories[link.source_memory].number("cache_bytes")
+                cache = f"the {'cache' if is_cached else 'receivers'} of {link.source_memory}"
                 found[cache] = found.get(cache, 0.0) + link_ns * link.bandwidth_bytes_per_ns / rate
         for memory, bank in moved_bank_ns(machine, name, elements).items():
             found[memory] = found.get(memory, 0.0) + bank

@@ -10,7 +10,16 @@ from isamap.formulate.hierarchy import Memories
 from isamap.formulate.matches import Matches, find_matches
 from isamap.formulate.packable import require_packable
 from isamap.ir import Kernel, Range, product, typical_size, typical_value
-from isamap.machine import Machine, bound_level, home_of, line_hints, private_memories, team_level, threads_of
+from isamap.machine import (
+    Machine,
+    bound_level,
+    cached_bytes_per_ns,
+    home_of,
+    line_hints,
+    private_memories,
+    team_level,
+    threads_of,
+)
 from isamap.match import MoveSearch, move_search_of, scratchpads
 from isamap.plan.problem import Energies, NestProblem, Problem
 from isamap.source import add_up, dataclass
@@ -143,7 +152,11 @@ class Frame:
                 )
             ),
             cached=tuple(
-                sorted((m.name, size) for m in machine.memories.values() if (size := m.number("cache_bytes")))
+                sorted(
+                    (m.name, m.number("cache_bytes") or 0)
+                    for m in machine.memories.values()
+                    if cached_bytes_per_ns(m, machine.levels)
+                )
             ),
         )
 

@@ -34,8 +34,12 @@ def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
 
 
 def cached_bytes_per_ns(memory: Memory, levels: Sequence[ExecutionLevel]) -> float:
-    """Return the rate at which each instance reads the cache in front of a memory, or 0 without one."""
-    return (memory.number("cache_bytes_per_ns") or 0) / prod(level.at_once for level in levels)
+    """Return the rate at which each instance receives what a memory transfers once for all, or 0 without such data.
+
+    The instances read a cache in front of the memory, or receive a multicast.
+    """
+    rate = memory.number("cache_bytes_per_ns") or memory.number("multicast_bytes_per_ns") or 0
+    return rate / prod(level.at_once for level in levels)
 
 
 def carried_amount(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:

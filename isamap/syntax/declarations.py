@@ -20,7 +20,9 @@ from isamap.syntax.scope import Scope, TextFindings, problem_at, resolve_dtype, 
 
 _OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
 ATTRIBUTES: dict[ir.MemoryKind, frozenset[str]] = {
-    "addressable": frozenset(("bytes", "align", "sector_bytes", "cache_bytes", "cache_bytes_per_ns")),
+    "addressable": frozenset(
+        ("bytes", "align", "sector_bytes", "cache_bytes", "cache_bytes_per_ns", "multicast_bytes_per_ns")
+    ),
     "cache": frozenset(("bytes", "cores", "kept_ns", "line_bytes", "ways")),
     "scratchpad": frozenset(
         ("bytes", "rows", "row_bytes", "count", "align", "core_bytes", "swizzle_bytes", "banks", *_OF_BANKS)
@@ -116,6 +118,9 @@ def _memory(m: ast.MemorySyntax, scope: Scope) -> ir.MemoryDecl:
         attributes[name.text] = known = _attribute(name, value, scope)
         if name.text == "swizzle_bytes" and known not in (Index.of(32), Index.of(64), Index.of(128)):
             raise problem_at("unknown-attribute", "`swizzle_bytes` is 32, 64 or 128", value.span)
+    if {"cache_bytes_per_ns", "multicast_bytes_per_ns"} <= attributes.keys():
+        said = f"memory `{m.name.text}` states a cache and a multicast, which both share what it transfers"
+        raise problem_at("unknown-attribute", said, m.span)
     if not any(required <= attributes.keys() for required in REQUIRED[kind]):
         missing = " or ".join(" and ".join(sorted(r - attributes.keys())) for r in REQUIRED[kind])
         raise problem_at("attribute-missing", f"memory `{m.name.text}` does not state {missing}", m.span)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import prod
 from pathlib import Path
 
@@ -131,3 +132,42 @@ nest 0 {
     said = capsys.readouterr().out
     assert "par    m by 256, n by 64, m by 64: 16 parts" in said
     assert "block" not in said, "a loop that divides parts into groups is no cache block"
+
+
+CLUSTERS = """isamap: 1
+extends: core-cluster
+name: receivers
+summary: clusters whose slow link may have several receivers
+language: |
+  memory far: addressable({attributes});
+links:
+  - {{from: far, to: near, bandwidth_bytes_per_ns: 0.05, shared: true, source: guess}}
+  - {{from: far, to: reg, bandwidth_bytes_per_ns: 0.05, shared: true, source: guess}}
+"""
+
+
+def clusters(folder: Path, attributes: str) -> str:
+    """Return the path of clusters of cores with a slow link, whose far memory has these attributes."""
+    path = folder / "receivers.yaml"
+    path.write_text(CLUSTERS.format(attributes=attributes))
+    return str(path)
+
+
+def test_one_transfer_with_several_receivers_occupies_the_link_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["-D", "M=128", "N=128", "K=128", "--heuristic", "greedy", "--json"]
+    costs = list[float]()
+    for attributes in ("", "multicast_bytes_per_ns = 128"):
+        assert main(["schedule", "gemm_f32", "--hw", clusters(tmp_path, attributes), *asked]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["attempts"]
+        costs.append(row["cost_ns"])
+    assert costs[1] < 0.75 * costs[0]
+
+
+def test_a_memory_has_a_cache_in_front_of_it_or_a_multicast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = "cache_bytes = 1 MiB, cache_bytes_per_ns = 64, multicast_bytes_per_ns = 64"
+    assert main(["hw", "check", clusters(tmp_path, both)]) != 0
+    assert "states a cache and a multicast" in capsys.readouterr().err
