@@ -57,8 +57,8 @@ def test_a_kernel_s_program_loads_its_weights_into_registers_in_turn() -> None:
     assert made.machine is not None
     found = [
         where.number
-        for one in decode(program.words, made.machine, program.tables)
-        for name, where in one.command.operands
+        for one in decode(program.words, made.machine)
+        for _, where in one.command.operands
         if isinstance(where, Register) and one.command.instruction.startswith("load_weights")
     ]
     assert len(found) == 64
