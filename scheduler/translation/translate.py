@@ -63,7 +63,7 @@ FEW = 4
 class Translator:
     """The translation of one cost into one model. `cap_ns` is a known upper bound on the solution's cost.
 
-    Memos are keyed by identity. `kept` keeps new expressions alive.
+    Memos are keyed by identity. `made` holds the new expressions, by the parts that they are made of.
     """
 
     model: cp_model.CpModel
@@ -76,7 +76,10 @@ class Translator:
     )
     axes: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
     wholes: dict[int, bool] = field(default_factory=dict[int, bool])
-    kept: list[Cost] = field(default_factory=list[Cost])
+    made: dict[tuple[int, ...], Cost] = field(default_factory=dict[tuple[int, ...], Cost])
+    scaled: dict[tuple[int, float, bool], LinearTerm] = field(
+        default_factory=dict[tuple[int, float, bool], LinearTerm]
+    )
     valued: dict[str, Mapping[int, Literal]] = field(default_factory=dict[str, "Mapping[int, Literal]"])
 
     def translate(self, cost: Cost) -> LinearTerm:
@@ -87,6 +90,12 @@ class Translator:
 
     def _scale_cost(self, cost: Cost, factor: float, *, paid: bool) -> LinearTerm:
         """Return the term of a cost. With `paid`, it is a part of the total cost and so at most the cap."""
+        key = id(cost), factor, paid
+        if key not in self.scaled:
+            self.scaled[key] = self._scale_anew(cost, factor, paid=paid)
+        return self.scaled[key]
+
+    def _scale_anew(self, cost: Cost, factor: float, *, paid: bool) -> LinearTerm:
         if self._is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
             return weight_term(floor(factor), self._exact(cost, most))
@@ -129,19 +138,19 @@ class Translator:
             default=None,
         )
         if broken is None:
-            return self._scale_cost(self._keep(times(*rest)), factor, paid=paid)
+            return self._scale_cost(self._times(*rest), factor, paid=paid)
         others = tuple(part for part in rest if part is not broken)
         if not others:
             return self._scale_cost(broken, factor, paid=paid)
         if any(isinstance(part, Add | Max) and not self._is_whole(part) for part in others):
-            return self._of_two(broken, self._keep(times(*others)), factor, paid=paid)
+            return self._of_two(broken, self._times(*others), factor, paid=paid)
         if isinstance(broken, OverBlocks):
             return self._multiply_block_sum(broken, others, factor)
         if _is_number(broken) and all(map(self._is_whole, others)):
             # One product with the number that holds, instead of one for each of many numbers.
             once = variable(self.model, self._scale_cost(broken, factor, paid=False))
             most = floor(self.cap_ns * self.scale) + 1 if paid else None
-            return multiply_terms(self.model, self._exact(self._keep(times(*others))), once, most)
+            return multiply_terms(self.model, self._exact(self._times(*others)), once, most)
         return self._scale_cost(self._spread(broken, others), factor, paid=paid)
 
     def _of_two(self, one: Cost, other: Cost, factor: float, *, paid: bool) -> LinearTerm:
@@ -158,7 +167,7 @@ class Translator:
     def _multiply_block_sum(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> LinearTerm:
         """Return the product of a sum over register blocks and other factors: integers, or further such sums."""
         sums = [part for part in others if isinstance(part, OverBlocks) and not self._is_whole(part)]
-        found = self._exact(self._keep(times(*(part for part in others if part not in sums))))
+        found = self._exact(self._times(*(part for part in others if part not in sums)))
         for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
             once = variable(self.model, over_blocks(self.model, self.literals, part, own))
             found = multiply_terms(self.model, found, once, None)
@@ -166,19 +175,24 @@ class Translator:
 
     def _spread(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
         """Return the product, with the other factors moved into the terms of `part`."""
+        key = -1, id(part), *map(id, others)  # the product itself has the key without -1
+        if key not in self.made:
+            self.made[key] = self._spread_anew(part, others)
+        return self.made[key]
 
+    def _spread_anew(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
         def product(inner: Cost) -> Cost:
-            return self._keep(times(inner, *others))
+            return self._times(inner, *others)
 
         match part:
             case Add(parts):
-                return self._keep(Add(tuple(product(inner) for inner in parts)))
+                return Add(tuple(product(inner) for inner in parts))
             case Max(parts):
-                return self._keep(Max(tuple(product(inner) for inner in parts)))
+                return Max(tuple(product(inner) for inner in parts))
             case Cases(decision, branches):
-                return self._keep(Cases(decision, tuple((key, product(inner)) for key, inner in branches)))
+                return Cases(decision, tuple((key, product(inner)) for key, inner in branches))
             case Threshold(load, limit, below, above):
-                return self._keep(Threshold(load, limit, product(below), product(above)))
+                return Threshold(load, limit, product(below), product(above))
             case Const() | Decision() | CeilDiv() | Mul() | OverBlocks():
                 raise AssertionError("products are flat, and these are whole, or multiplied themselves")
             case _:
@@ -190,9 +204,12 @@ class Translator:
             self.valued[decision] = by_value(self.model, self.literals, decision)
         return self.valued[decision]
 
-    def _keep(self, cost: Cost) -> Cost:
-        self.kept.append(cost)
-        return cost
+    def _times(self, *parts: Cost) -> Cost:
+        """Return the product. Equal parts make it once, so that it also is translated once."""
+        key = tuple(map(id, parts))
+        if key not in self.made:
+            self.made[key] = times(*parts)
+        return self.made[key]
 
     # --- whole-numbered expressions -----------------------------------------------------------------------
 
@@ -259,7 +276,7 @@ class Translator:
                 by_axis.setdefault(min(axes), []).append(part)
             elif not isinstance(part, Const):
                 factors.append(self._exact(part))
-        joined = [own[0] if len(own) == 1 else self._keep(times(*own)) for own in by_axis.values()]
+        joined = [own[0] if len(own) == 1 else self._times(*own) for own in by_axis.values()]
         factors += [self._exact(part) for part in joined]
         factors.sort(key=lambda term: term.high)
         capped = most is not None and number >= 1 and all(term.low >= 1 for term in factors)

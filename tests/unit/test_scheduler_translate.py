@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 from ortools.sat.python import cp_model
 
 from isamap.plan.cost import Cases, Const, Cost, evaluate, times
+from isamap.plan.cost.algebra import Add, Decision, Threshold
 from isamap.scheduler.translation.linear_terms import MAX_TERM, Literals, TooLarge
 from isamap.scheduler.translation.translate import Translator
 
@@ -47,3 +49,21 @@ def test_without_a_cap_the_same_product_is_too_large() -> None:
     with pytest.raises(TooLarge):
         cheapest(COST, cap_ns=1e15, scale=1e6)
     assert cheapest(COST, cap_ns=2.0, scale=1e6)[0] == 1_250_000
+
+
+def variables_of(depth: int) -> int:
+    """Return the number of variables for nested thresholds, both of whose sides have the next one in common."""
+    model = cp_model.CpModel()
+    literals = {n: model.new_bool_var("") for n in range(1, 40)}
+    count = Decision("count")
+    cost: Cost = Const(0.5)
+    for limit in range(depth):
+        cost = Threshold(count, limit + 2, cost, Add((cost, Const(0.25))))
+    translator = Translator(model, Literals({}, {}, {"count": literals}, ()), 1000.0, 1e6)
+    translator.translate(times(cost, count))
+    proto: Any = model.proto
+    return len(proto.variables) - len(literals)
+
+
+def test_a_part_that_several_have_in_common_is_translated_once() -> None:
+    assert variables_of(16) < 3 * variables_of(8)
