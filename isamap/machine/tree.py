@@ -77,37 +77,10 @@ def read_tree(source: Source, stop_before: str | None = None) -> MappingNode:
 
     Raises: SpecProblem.
     """
-    return _read_tree(source, stop_before)
-
-
-@lru_cache(maxsize=64)
-def _read_tree(source: Source, stop_before: str | None) -> MappingNode:
-    joined = joined_entries(source) if stop_before is None else None
-    return joined or whole_tree(source, stop_before)
+    return _whole_tree(source, stop_before)
 
 
 _ENTRY = re.compile(r"^(?=[A-Za-z_])", re.MULTILINE)
-_BEFORE = re.compile(r"(?:[ ]*(?:#[^\n]*)?\n)*")
-"""Comments and empty lines before the first entry."""
-
-
-def joined_entries(source: Source) -> MappingNode | None:
-    """Return the tree of a text if each of its top-level entries is correct by itself, else None.
-
-    An entry that was read in another text is not parsed again: descriptions of a sweep differ in few of them.
-    """
-    starts = [found.start() for found in _ENTRY.finditer(source.text)]
-    if not starts or not _BEFORE.fullmatch(source.text, 0, starts[0]):
-        return None
-    entries: dict[str, tuple[ScalarNode, Node]] = {}
-    for start, end in pairwise([*starts, len(source.text)]):
-        part = _entry(source.text[start:end])
-        if part is None or part[0].text in entries:
-            return None
-        key, value = (_move_node(node, source, start) for node in part)
-        assert isinstance(key, ScalarNode), "the key of an entry"
-        entries[key.text] = (key, value)
-    return MappingNode(tuple(entries.values()), Span(source, starts[0], len(source.text)))
 
 
 def read_entries(source: Source, starts: tuple[str, ...]) -> MappingNode:
@@ -117,36 +90,11 @@ def read_entries(source: Source, starts: tuple[str, ...]) -> MappingNode:
     """
     places = [*(found.start() for found in _ENTRY.finditer(source.text)), len(source.text)]
     own = [source.text[start:end] for start, end in pairwise(places) if source.text.startswith(starts, start)]
-    return whole_tree(Source(source.name, "".join(own)), None)
+    return _whole_tree(Source(source.name, "".join(own)), None)
 
 
-@lru_cache(maxsize=512)
-def _entry(text: str) -> tuple[ScalarNode, Node] | None:
-    """Return the key and the value of a text with one entry, or None for another text."""
-    try:
-        tree = whole_tree(Source("entry", text), None)
-    except SpecProblem:
-        return None
-    return tree.entries[0] if len(tree.entries) == 1 else None
-
-
-def _move_node(node: Node, source: Source, start: int) -> Node:
-    """Return a node of an entry with its spans moved to the text that contains the entry at `start`."""
-    span = Span(source, start + node.span.start, start + node.span.end)
-    match node:
-        case ScalarNode():
-            return ScalarNode(node.text, span, node.style)
-        case Sequence():
-            return Sequence(tuple(_move_node(item, source, start) for item in node.items), span)
-        case MappingNode():
-            pairs = tuple(
-                (ScalarNode(k.text, Span(source, start + k.span.start, start + k.span.end), k.style), v)
-                for k, v in ((k, _move_node(v, source, start)) for k, v in node.entries)
-            )
-            return MappingNode(pairs, span)
-
-
-def whole_tree(source: Source, stop_before: str | None) -> MappingNode:
+@lru_cache(maxsize=64)
+def _whole_tree(source: Source, stop_before: str | None) -> MappingNode:
     """Return the tree of a text that is parsed in one piece. Raises: SpecProblem."""
     yaml: Any = import_module("yaml")  # only where a description is read
     with suppress(yaml.YAMLError):
