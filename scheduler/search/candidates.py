@@ -20,8 +20,11 @@ from isamap.scheduler.nests.nest_building import build_nest
 from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.source.records import dataclass, replace
 
-RECALLED = 32
-"""The number of options whose prices are cached: those of the examined statements of one kernel."""
+RECALLED = 2048
+"""The number of options whose prices are cached: those of the examined statements of one kernel.
+
+A mapping onto the blocks of a GPU has dozens of options, one for each partition.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,23 +94,29 @@ def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
                 yield candidate_of(option, start)
 
 
-def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candidate | None:
-    """Return the best schedule that descent finds by `stop`, or None if the fixed decisions allow none."""
+def greedy_candidate(
+    options: Sequence[OpenOption], stop: float = inf, limit_ns: float = inf
+) -> Candidate | None:
+    """Return the best schedule that descent finds by `stop`, or None if the fixed decisions allow none.
+
+    Schedules whose lower bound is above the limit are not tried if there are others.
+    """
     given = (candidate_of(option, option.start) for option in options if option.start is not None)
     known = min(given, key=lambda c: c.cost_ns, default=None)
     best, tried = known, Tried()
+    settled = {option.number for option in options if option.start is not None}
     for option in options:
-        if best is not None and option.floor_ns >= best.cost_ns:
+        if option.floor_ns > limit_ns or (best is not None and option.floor_ns >= best.cost_ns):
             break  # the options come by their floors
         if best is not None and time.monotonic() > stop:
             break
-        if option.start is not None:
+        if option.number in settled:  # the start is the best one of all partitions of its mapping
             continue
         blocks = sorted((floor, i) for i, floor in enumerate(option.floors_ns))
         starts = ((floor, first_assignment(option.space, option.register_blocks[i])) for floor, i in blocks)
         possible = ((floor, start) for floor, start in starts if start is not None)
         for floor, start in islice(possible, TRIED_BLOCKS):
-            if best is not None and floor >= best.cost_ns:
+            if floor > limit_ns or (best is not None and floor >= best.cost_ns):
                 break
             own = Tried()
             found = descend(candidate_of(option, start), moves, stop, own)

@@ -20,7 +20,7 @@ from isamap.machine import at_one_length, load_machine
 from isamap.match import statement_mappings
 from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import FIRST_LOOKS, AnalyticModel, narrow_problem, schedule
-from isamap.scheduler.search.candidates import open_options
+from isamap.scheduler.search.candidates import candidate_of, open_options
 from isamap.scheduler.search.greedy import SAME, descend, greedy_candidate, moves
 from isamap.scheduler.search.narrowing import refine_outline
 from isamap.source import NoMapping, Source
@@ -178,6 +178,40 @@ def test_what_was_found_while_pricing_is_left_aside_where_decisions_are_fixed() 
 
     assert any(option.start for option in open_options(known, nest, MODEL, {}))
     assert not any(option.start for option in open_options(known, nest, MODEL, {"nest0.block.k": 100}))
+
+
+def test_partitions_of_a_mapping_with_a_schedule_are_not_searched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel, hw, sizes, threads = ASKED[0]
+    known = narrowed(kernel, hw, sizes, threads)
+    (nest,) = known.nests
+    options = open_options(known, nest, MODEL, {})
+    settled = {option.number for option in options if option.start is not None}
+    own = [option for option in options if option.number in settled]
+    starts = [candidate_of(option, option.start) for option in own if option.start is not None]
+
+    def again(*_: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr("isamap.scheduler.search.greedy.descend", again)
+    found = greedy_candidate(own)
+
+    assert len(own) > len(starts) > 0
+    assert found is not None
+    assert found.cost_ns == min(start.cost_ns for start in starts)
+
+
+def test_a_limit_only_leaves_out_schedules_that_cost_more() -> None:
+    kernel, hw, sizes, threads = ASKED[0]
+    problem = whole(kernel, hw, sizes, threads)
+    options = open_options(problem, problem.nests[0], MODEL, {})
+    best = greedy_candidate(options)
+    assert best is not None
+    limited = greedy_candidate(options, limit_ns=best.cost_ns)
+
+    assert limited is not None
+    assert limited.cost_ns == best.cost_ns
 
 
 def test_changes_that_do_not_pay_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
