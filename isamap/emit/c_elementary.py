@@ -162,6 +162,8 @@ def _value(e: Expr, n: str) -> str:
             a, b = args if op == "lt" else reversed(args)
             if c in (a, b) and d in (a, b) and c != d:
                 return f"{'at_least' if c == b else 'at_most'}_{n}({_value(d, n)}, {_value(c, n)})"
+            if isinstance(c, Const) and c.value == 0 and not c.is_negative:
+                return f"zero_if_less_{n}({', '.join(_value(x, n) for x in (a, b, d))})"
             return f"if_less_{n}({', '.join(_value(x, n) for x in (a, b, c, d))})"
         case Call("add" | "sub" as op, (one, other)) if found := _split_product(op, one, other):
             return f"multiply_add_{n}({', '.join(_value(x, n) for x in found)})"

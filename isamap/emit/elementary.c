@@ -72,6 +72,11 @@ static inline $F if_less_$n($F a, $F b, $F c, $F d) {
   return choose_$n(where_$n(a < b), c, d);
 }
 
+/* 0 where a < b, else d. */
+static inline $F zero_if_less_$n($F a, $F b, $F d) {
+  return of_bits_$n(bits_$n(d) & ~where_$n(a < b));
+}
+
 /* The larger; where x is not a number, x. */
 static inline $F at_least_$n($F x, $F low) {
   return if_less_$n(x, low, low, x);
@@ -98,10 +103,11 @@ static inline $F sqrt_$n($F x) {
   return x;
 }
 
-/* x * 2**n in two factors, as 2**n may lie outside of what floats reach. */
+/* x * 2**n in two factors, as 2**n may lie outside of what floats reach. The low bits of the sum are n + 254, the
+   sum of both biased exponents; the first one is half of it. */
 static inline $F scale_$n($F x, $F n) {
-  $U biased = bits_$n(n + 12582912.0f) - 0x4b3fff00u, first = biased >> 1;
-  return x * of_bits_$n((first - 1u) << 23) * of_bits_$n((biased - first - 1u) << 23);
+  const $U biased = bits_$n(n + 12583166.0f), first = (biased << 22) & 0x7f800000u;
+  return x * of_bits_$n(first) * of_bits_$n((biased << 23) - first);
 }
 
 static inline $F exponent_$n($F x) {

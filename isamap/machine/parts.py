@@ -24,6 +24,7 @@ PARTS = {
     "at_least": ("x", "low"),
     "at_most": ("x", "high"),
     "if_less": ("a", "b", "c", "d"),
+    "zero_if_less": ("a", "b", "d"),
     "some_beyond": ("a", "b"),
     "multiply_add": ("a", "b", "c"),
 }
