@@ -201,9 +201,12 @@ def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
 
 
 def _even_block(extent: int, most: int) -> int:
-    """Return the largest size of nearly equal blocks, at most `most`."""
-    count = -(-extent // most)
-    return -(-extent // count)
+    """Return the largest size of nearly equal blocks, at most `most`.
+
+    If the last block is shorter, the size is a multiple of 12, which register blocks of 2, 3, 4 and 6 rows divide.
+    """
+    even = -(-extent // -(-extent // most))
+    return even if extent % even == 0 else even - even % min(even, 12)
 
 
 def _bytes_of(operand: Operand) -> int:
