@@ -25,22 +25,27 @@ RESERVED = frozenset(word + of for word in _WORDS.split() for of in ("", "f", "l
 
 
 class CNames:
-    """The identifiers of one scope. They avoid those of the outer scope and those in `taken`."""
+    """The identifiers of one scope. They avoid those of outer scopes, of scopes inside that exist, and in `taken`."""
 
     def __init__(self, outer: CNames | None = None, taken: Iterable[str] = ()) -> None:
         self._outer = outer
         self._given: dict[str, str] = {}
         self._taken: set[str] = set(taken)
+        self._inside: set[str] = set()
 
     def take(self, preferred: str) -> str:
         """Return a new identifier similar to `preferred`, and reserve it in this scope."""
         base = spell(preferred)
         name, number = base, 1
-        while self._is_taken(name):
+        while name in self._inside or self._is_taken(name):
             number += 1
             name = f"{base}_{number}"
         self._taken.add(name)
         self._given[preferred] = name
+        scope = self._outer
+        while scope is not None:
+            scope._inside.add(name)
+            scope = scope._outer
         return name
 
     def of(self, name: str) -> str:

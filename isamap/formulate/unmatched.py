@@ -23,6 +23,7 @@ from isamap.match.moves.scratch_buffers import explain_uncleared
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.operand_loads.load_search import find_operand_load
 from isamap.match.patterns.pattern import pattern_of
+from isamap.match.patterns.unify import heads_match
 from isamap.match.refusals.refuse import lacking_abilities, refusals
 from isamap.match.tiles.operand_tiles import OperandTile, leaves_in_scratchpad, move_search_of
 from isamap.plan.problem import NestProblem
@@ -48,14 +49,11 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
     refused = [r for r in refusals(kernel, machine) if r.statement == number]
     advice = f"`isamap match --explain --hw {machine.called}` says why each instruction does not match"
     lacks = lacking_abilities(statement, machine)
-    several = _several_arrays(statement, mappings, search) if not lacks else None
-    nearest = _nearest(kernel, statement, mappings, search) if not lacks and several is None else None
-    if several is not None:
-        notes.append(several)
-        advice = (
-            f"write it as statements that read one array each, or give {machine.name} an instruction that reads "
-            "its operands in a scratchpad"
-        )
+    uncomputed = _uncomputed_value(statement, mappings, search) if not lacks else None
+    nearest = _nearest(kernel, statement, mappings, search) if not lacks and uncomputed is None else None
+    if uncomputed is not None:
+        notes.append(uncomputed)
+        advice = f"give {machine.name} such an instruction; {advice}"
     elif lacks:
         notes += lacks
         advice = (
@@ -102,19 +100,20 @@ def _read_by_data(statement: Statement, machine: Machine) -> str | None:
     )
 
 
-def _several_arrays(statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch) -> str | None:
-    """Return why no store through a scratchpad performs a statement that reads several arrays, or None."""
+def _uncomputed_value(statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch) -> str | None:
+    """Return what no instruction computes in the registers of a store into a scratchpad, or None."""
     for mapping in mappings:
         tile = tile_of(statement, mapping, search.machine) if mapping.composed else None
         if tile is None or tile.accumulator is None or not tile.overwrites(tile.accumulator):
             continue
-        for operand in tile.inputs:
-            arrays = tuple(dict.fromkeys(read.buffer for read in reads(operand.subject)))
-            if len(arrays) > 1 and not search.is_addressable(operand.memory):
-                return (
-                    f"`{mapping.instruction}` would store it, but {operand.memory} would hold a value of several "
-                    f"arrays ({', '.join(arrays)}): registers behind {tile.accumulator.memory} load from one array"
-                )
+        if all(search.is_addressable(o.memory) for o in tile.inputs):
+            continue
+        for part in reversed([e for e in walk(statement.assign.value) if isinstance(e, Call)]):
+            places = ((m.name, part.dtype.name) for m in search.machine.memories.values())
+            made = (p.value for place in places for p in search.known.producers(*place))
+            if not any(isinstance(value, Call) and heads_match(value, part) for value in made):
+                said = f"no instruction computes `{print_expr(part)}` in registers"
+                return f"`{mapping.instruction}` would store it, but {said}"
     return None
 
 

@@ -100,7 +100,7 @@ sys.exit(refused != 0 or count.value == 0)
 
 @lru_cache(maxsize=1)
 def detect_features() -> frozenset[str]:
-    """Return a positive number from a system file, in which `48K` means 49152, or None."""
+    """Return the names of this computer's features and granted permissions, as descriptions spell them."""
     flags = _processor_flags()
     granted = (name for name, needed in _PERMITTED_BY.items() if needed in flags and is_granted(name))
     return frozenset(flags & set(allowed.features())) | frozenset(granted)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+from isamap.driver.api import verify
 from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
@@ -21,6 +23,7 @@ from isamap.match.patterns.pattern import Pattern
 from isamap.source import NoMapping, Source
 from isamap.stream.encoding import decode
 
+MACHINES = Path(__file__).parents[1] / "data" / "machines"
 ELEMENTWISE = """kernel k(M, N) {{
   in a: {dtype}[M, N];
   in b: {dtype}[M, N];
@@ -191,15 +194,30 @@ def test_registers_that_load_from_a_scratchpad_compute_elementwise(
         assert called - {"dma_zeros_i32", "dma_zeros_i8"} == {*used, "dma_in_i32"}, (m, n)
 
 
-def test_a_value_of_several_arrays_in_registers_behind_a_scratchpad_is_refused_with_its_cause() -> None:
-    text = BEHIND_REGISTERS.format(dtype="i8", value="sat_i8(round(f32(a[i, j]) * s[j], even))")
-    source = Source("k.ir", text.replace("  out c", "  in s: f32[N];\n  out c"))
+def test_registers_compute_a_value_of_several_arrays_in_a_scratchpad() -> None:
+    text = BEHIND_REGISTERS.format(dtype="i8", value="sat_i8(round(f32(max(a[i, j], 0)) * s[j], even))")
+    text = text.replace("  out c", "  in s: f32[N];\n  out c")
+    for m, n in ((1, 1), (5, 130)):
+        source = Source("k.ir", text)
+        words = compile_words(Request(source, "vector-dsp", {"M": m, "N": n}, heuristic="greedy"))[0]
+        machine = load_machine("vector-dsp")
+        assert verify_program(words, machine, program_kernel(words, source), "random").ok, (m, n)
+        assert all(case.ok for case in verify(text, "vector-dsp", {"M": m, "N": n}, heuristic="greedy"))
+
+
+def test_norms_and_softmax_are_performed_by_registers_that_load_from_a_scratchpad() -> None:
+    """Instructions of `rows` have names of the kernels' arrays, such as `total`."""
+    for kernel, sizes in (("softmax_f32", {"M": 3, "N": 32}), ("layer_norm_f32", {"M": 2, "N": 64})):
+        assert all(case.ok for case in verify(kernel, MACHINES / "rows.yaml", sizes)), kernel
+
+
+def test_an_operation_that_registers_lack_is_named() -> None:
+    text = BEHIND_REGISTERS.format(dtype="i32", value="max(a[i, j], 0) + b[j]")
+    source = Source("k.ir", text.replace("  out c", "  in b: i32[N];\n  out c"))
     with pytest.raises(NoMapping) as refused:
         compile_kernel(Request(source, "vector-dsp", {"M": 5, "N": 130}, heuristic="greedy"), "schedule")
-    (note,) = refused.value.diagnostics[0].notes
-    assert note == (
-        "`store_v` would store it, but v would hold a value of several arrays (a, s): registers behind local "
-        "load from one array"
+    assert refused.value.diagnostics[0].notes == (
+        "`store_w` would store it, but no instruction computes `max(a[i, j], 0) + b[j]` in registers",
     )
 
 

@@ -1,4 +1,4 @@
-"""Return the tile with padded rows in the buffers of inputs, where padding makes loads by lanes cheaper.
+"""Buffers in scratchpads: which ones an operand may use, and the instructions that move its elements.
 
 One instruction copies a block between two memories that are both addressed:
 
@@ -37,12 +37,12 @@ from isamap.match.patterns.unify import Binding, heads_match, unify_once
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, bring, in_tiles
 from isamap.match.tiles.written_values import Written, get_own_sum
 from isamap.source import NoMapping, add_up, dataclass, field, replace
-from isamap.transform import reads, symbols
+from isamap.transform import distinct_reads, reads, symbols
 
 
 @dataclass(frozen=True, slots=True)
 class Dma:
-    """Return the operand with the padding for which its load is cheapest. Of equal costs, the smallest padding.
+    """An instruction that moves a part of a copy, or computes it.
 
     `pieces` are the largest values of counters that it counts itself. A longer copy takes several pieces,
     and an outer counter counts them. `counts` are the extents of the counters, `places` the addresses of
@@ -462,7 +462,7 @@ def computed_inputs(tile: Tile, search: MoveSearch) -> dict[str, WayIn]:
     """Return, for each input tile that no copy can load, the instructions that compute it."""
     found: dict[str, WayIn] = {}
     for operand in tile.inputs:
-        if not isinstance(operand.subject, Read) and search.is_addressable(operand.memory):
+        if not isinstance(operand.subject, Read):
             homes = [home for home in homes_of(tile, operand, search) if home]
             copied = (
                 bool(homes) and find_dma(*_tile_copy(operand, tile, homes[0], search), search) is not None
@@ -522,7 +522,16 @@ class _Composition:
                 if len(ways) == len({subject for subject, _ in made}):
                     last = self._last(value, memory, tuple(ways.items()))
                     found += [last] if last is not None else []
+        if not found and memory in self.search.known.address_steps and not isinstance(value, Read):
+            found += self._through_registers(value, memory)
         return min(found, key=lambda way: add_up(ns for _, ns in way.moves), default=None)
+
+    def _through_registers(self, value: Expr, memory: str) -> list[WayIn]:
+        """Return the way that brings the arrays' elements into a scratchpad and computes in registers, if any."""
+        ways = {read: self._leaving(read, memory) for read in distinct_reads(value)}
+        parts = {read: way for read, way in ways.items() if way is not None}
+        last = self._last(value, memory, tuple(parts.items())) if parts and len(parts) == len(ways) else None
+        return [last] if last is not None else []
 
     def _memory(self, pattern: Pattern, binding: Binding) -> str:
         return pattern.instruction.operand(binding.name).memory or ""
@@ -540,7 +549,10 @@ class _Composition:
         target = Read(name, (ZERO, *self.copy.target.index[1:]), value.dtype)
         copy = Copy(target, _with_parts_in(value, here), self.copy.counters)
         dma = find_dma(copy, self.counts, self.search)
-        if dma is None:
+        move = (dma.instruction, dma.cost_ns) if dma is not None else None
+        if move is None and parts and (found := find_transfer(copy, self.counts, self.search)) is not None:
+            move = (found.store.instruction, found.cost_ns)
+        if move is None:
             return None
         before = dict[Copy, tuple[InBetween, tuple[str, float]]]()
         for _, way in parts:
@@ -549,7 +561,7 @@ class _Composition:
         size = -(-prod(self.shape) * value.dtype.size_bytes // step) * step
         capacity = self.search.machine.memories[memory].capacity_bytes or 0
         copies = 2 if size * MOST_COPIES <= capacity else 1
-        own = InBetween(name, memory, value.dtype, size, copies), (dma.instruction, dma.cost_ns)
+        own = InBetween(name, memory, value.dtype, size, copies), move
         steps = {**before, copy: own}
         return WayIn(tuple(steps), tuple(b for b, _ in steps.values()), tuple(m for _, m in steps.values()))
 
