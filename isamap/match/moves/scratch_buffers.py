@@ -14,7 +14,7 @@ from itertools import groupby, permutations
 from math import lcm, prod
 from typing import cast
 
-from isamap.ir import Axis, Const, DType, Expr, Index, Read, index_min, substitute_expr
+from isamap.ir import Axis, Const, DType, Expr, Index, Read, index_min, print_expr, substitute_expr
 from isamap.ir.index import ONE, ZERO, FloorDiv, MinMax, Mod, index_max
 from isamap.ir.walk import map_reads, with_parts
 from isamap.machine import Machine, Memory, private_memories
@@ -347,18 +347,25 @@ def explain_uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
                 continue
             cells = in_tiles(operand, search, memory.name)
             if bring(search, tile, operand, operand.request({}, expr=cells)) is not None:
-                return no_clearing(operand.dtype, memory.name, f"tiles of `{operand.name}` are", search)
+                what = f"tiles of `{operand.name}` are"
+                return no_clearing(operand.dtype, memory.name, what, search, fill=operand.fill)
     return None
 
 
-def no_clearing(dtype: DType, home: str, what: str, search: MoveSearch) -> NoMapping:
-    """Return the error for partly filled tiles in a scratchpad to which no instruction writes zeros."""
+def no_clearing(
+    dtype: DType, home: str, what: str, search: MoveSearch, *, fill: Const | None = None
+) -> NoMapping:
+    """Return the error for partly filled tiles in a scratchpad whose rest no instruction fills. Zero fills sums."""
+    is_zero = fill is None or fill.value == 0
+    way = (
+        "give the machine an instruction that writes 0 to neighbouring elements, as many as a scalar "
+        "parameter states, or "
+    )
     return NoMapping.of(
         "no-clearing",
-        f"{search.machine.name} cannot set {dtype} in {home} to zero",
+        f"{search.machine.name} cannot set {dtype} in {home} to {'zero' if is_zero else print_expr(fill)}",
         notes=(f"{what} filled in part at the end of an axis",),
-        help="give the machine an instruction that writes 0 to neighbouring elements, as many as a "
-        "scalar parameter states, or choose sizes that are whole tiles",
+        help=f"{way if is_zero else ''}choose sizes that are whole tiles",
     )
 
 

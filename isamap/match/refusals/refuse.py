@@ -569,7 +569,7 @@ def _abilities(statement: Statement) -> Iterator[tuple[Expr, Ability]]:
     assign = statement.assign
     yield from _operations(assign.value)
     if assign.op is not None:
-        dtype = str(assign.target.dtype)
+        dtype = str(statement.accumulator)
         yield assign.target, (assign.op, dtype, dtype)
 
 
