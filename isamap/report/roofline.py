@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from math import ceil, floor, log10, prod
 
+from isamap.plan.check.threads import in_parts
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.time_shares import NestTime
@@ -34,7 +35,10 @@ class Slope:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """One statement under the machine's roofs. Units: operations per nanosecond, which are GOP/s."""
+    """One statement under the machine's roofs, which are those of all cores that perform parts of it.
+
+    Units: operations per nanosecond, which are GOP/s.
+    """
 
     statement: int
     instruction: str
@@ -65,17 +69,22 @@ def rooflines(schedule: Schedule, problem: Problem, times: Sequence[NestTime | N
             continue
         option = next(o for o in question.options if o.mapping == nest.mapping)
         if option.interval_ns > 0:
-            found.append(_roofline(option, question.iterations, time, problem))
+            found.append(_roofline(in_parts(nest, option), question.iterations, time, problem))
     return tuple(found)
 
 
 def _roofline(option: NestOption, iterations: int, time: NestTime, problem: Problem) -> Roofline:
+    together = min(prod(count for _, count in option.parts), problem.teams(option))
     operations = OPERATIONS_PER_STEP * iterations * prod(axis.extent for axis in option.axes)
-    each = OPERATIONS_PER_STEP * prod(axis.tile for axis in option.axes)
+    each = OPERATIONS_PER_STEP * prod(axis.tile for axis in option.axes) * together
     sums = time.sums()
-    levels = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
+    levels = [
+        (cache.name, cache.bandwidth_bytes_per_ns * (1 if cache.shared else together))
+        for cache in problem.caches[1:]
+    ]
     if problem.caches:
-        levels.append(("memory", problem.memory_bandwidth_bytes_per_ns))
+        shared = problem.memory_shared
+        levels.append(("memory", problem.memory_bandwidth_bytes_per_ns * (1 if shared else together)))
     slopes = tuple(
         Slope(name, bandwidth, sums.get(f"from {name}", 0.0) * bandwidth) for name, bandwidth in levels
     )

@@ -146,6 +146,16 @@ def test_a_point_lies_where_the_model_sees_it() -> None:
         assert roof.allowed_per_ns(slope) >= roof.reached_per_ns * (1 - 1e-9)
 
 
+def test_the_roofs_of_parts_that_run_at_the_same_time_are_those_of_all_their_cores() -> None:
+    one = gemm(512, 512, 512)
+    made = [(schedule(each, heuristic="greedy"), each) for each in (one, replace(one, threads=4))]
+    alone, roof = (rooflines(found, each, where_time_goes(found, each, MODEL))[0] for found, each in made)
+    assert roof.peak_per_ns == pytest.approx(4 * alone.peak_per_ns)
+    assert alone.peak_per_ns < roof.reached_per_ns <= roof.peak_per_ns
+    for slope in roof.slopes:
+        assert roof.allowed_per_ns(slope) >= roof.reached_per_ns * (1 - 1e-9)
+
+
 def test_the_picture_is_labelled_with_units_and_drawn_the_same_each_time() -> None:
     slopes = (Slope("l2", 168.0, 4.0e6), Slope("<far> & away", 10.0, 0.0))
     roofs = [Roofline(0, "fma", 10**7, 150.0, 229.0, slopes)]
