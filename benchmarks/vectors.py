@@ -73,6 +73,19 @@ TABLE = """kernel mxfp4(M, B) {
       + codes[w[(m*B + b) * 16 + i] / 16] * x[b, i + 16]);
   }
 }"""
+BYTE_TABLE = """kernel mxfp4_bytes(M, B) {
+  in w: u8[16*M*B] values 0..255;
+  in e: u8[M*B] values 0..255;
+  in codes: i8[16];
+  in powers: f32[256];
+  in x: f32[B, 32];
+  out y: f32[M];
+  for m in M { y[m] = 0; }
+  for m in M, b in B, i in 16 {
+    y[m] += powers[e[m*B + b]] * (f32(codes[w[(m*B + b) * 16 + i] % 16]) * x[b, i]
+      + f32(codes[w[(m*B + b) * 16 + i] / 16]) * x[b, i + 16]);
+  }
+}"""
 PAIRS = """kernel mxfp4_gemv(M, B) {
   in w: u8[16*M*B] values 0..255;
   in e: u8[M*B] values 0..255;
@@ -171,7 +184,11 @@ def rows(torch: Any) -> Iterator[Row]:
         yield Row(f"LU {batch} × {size}²", LU, {"B": batch, "N": size}, factorable,
                   lambda a, t: lambda: t.linalg.lu_factor_ex(of(a["y"])),
                   2 / 3 * batch * size**3 / PEAK_GFLOPS / 1e3)  # fmt: skip
-    for name, text, is_pairs in (("16 codes", TABLE, False), ("256 pairs", PAIRS, True)):
+    for name, text, is_pairs in (
+        ("16 codes", TABLE, False),
+        ("16 codes of bytes", BYTE_TABLE, False),
+        ("256 pairs", PAIRS, True),
+    ):
 
         def product(a: Arrays, t: Any, is_pairs: bool = is_pairs) -> Call:
             matrix = of(dense(a, pairs=is_pairs))

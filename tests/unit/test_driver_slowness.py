@@ -199,3 +199,13 @@ def test_a_store_of_some_lanes_needs_no_value_in_the_others() -> None:
     text = "kernel k(N) { in x: i32[N]; out y: i16[N]; for n in N { y[n] = sat_i16(x[n]); } }"
     request = Request(Source("k.ir", text), "wasm-simd128", {"N": 64}, heuristic="greedy")
     assert compile_kernel(request, "schedule").warnings == ()
+
+
+def test_a_table_of_bytes_at_halves_of_bytes_is_looked_up_in_lanes() -> None:
+    text = """kernel k(N) {
+      in w: u8[N] values 0..255; in codes: i8[16]; out y: f32[N]; out z: f32[N];
+      for n in N { y[n] = f32(codes[w[n] % 16]); }
+      for n in N { z[n] = f32(codes[w[n] / 16]); }
+    }"""
+    request = Request(Source("k.ir", text), "x86-avx2", {"N": 64}, heuristic="greedy")
+    assert compile_kernel(request, "schedule").warnings == ()
