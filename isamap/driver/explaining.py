@@ -29,7 +29,8 @@ from isamap.machine import Machine, home_of
 from isamap.match.mappings.enumerate import statement_mappings
 from isamap.match.mappings.mapping import statement_text
 from isamap.match.moves.transfers import copy_by_axes, find_transfer
-from isamap.match.operand_loads.load_request import MoveSearch
+from isamap.match.operand_loads.load_request import MoveSearch, lookup_of
+from isamap.match.patterns.pattern import pattern_of
 from isamap.match.refusals.refuse import lacking_abilities
 from isamap.match.tiles.operand_tiles import OFFSET, Tile, in_tiles, move_search_of
 from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset, with_energy
@@ -86,16 +87,16 @@ def scalar_warnings(
                     statement.assign.span,
                     severity="warning",
                     notes=(f"with {mappings[0]}", *lacks),
-                    help=_advice(kernel, statement, is_transformed=is_transformed),
+                    help=_advice(kernel, statement, machine, is_transformed=is_transformed),
                 )
             )
     return tuple(found)
 
 
-def _advice(kernel: Kernel, statement: Statement, *, is_transformed: bool) -> str:
+def _advice(kernel: Kernel, statement: Statement, machine: Machine, *, is_transformed: bool) -> str:
     value = statement.assign.value
     if layout := next(
-        filter(None, (_layout_advice(kernel, statement, r) for r in distinct_reads(value))), None
+        filter(None, (_layout_advice(kernel, statement, r, machine) for r in distinct_reads(value))), None
     ):
         return layout
     if (clamped := next(filter(_is_clamped, distinct_reads(value)), None)) and statement.reduction_axes:
@@ -118,10 +119,16 @@ def _advice(kernel: Kernel, statement: Statement, *, is_transformed: bool) -> st
     )
 
 
-def _layout_advice(kernel: Kernel, statement: Statement, read: Read) -> str | None:
+def _layout_advice(kernel: Kernel, statement: Statement, read: Read, machine: Machine) -> str | None:
     """Return which layout of an array would let vectors read it, or None if its layout is not the reason."""
     operand = next((o for o in kernel.operands if o.name == read.buffer), None)
     if any(map(has_elements, read.index)):
+        kinds = _types_looked_up(machine)
+        if kinds and operand is not None and operand.dtype.name not in kinds:
+            return (
+                f"{machine.name} looks up {', '.join(kinds)} in memory on several elements at once: keep "
+                f"`{read.buffer}` in such a type, and convert what is read"
+            )
         if operand is None or len(operand.shape) == 1 or operand.strides is not None:
             return None
         steps = [str(product(operand.shape[n:])) for n in range(1, len(operand.shape) + 1)]
@@ -136,6 +143,13 @@ def _layout_advice(kernel: Kernel, statement: Statement, read: Read) -> str | No
                 f"ascending order, so keep a copy of it in the order of `{axis.name}`"
             )
     return None
+
+
+def _types_looked_up(machine: Machine) -> tuple[str, ...]:
+    """Return the types of the tables in memory that several lanes read at indices made of data, sorted."""
+    patterns = (pattern_of(item.instruction) for item in machine.instructions.values())
+    found = (lookup_of(pattern) for pattern in patterns if pattern is not None and pattern.axes)
+    return tuple(sorted({one.table.dtype.name for one in found if one and one.table.shape[0].value is None}))
 
 
 def _is_clamped(read: Read) -> bool:

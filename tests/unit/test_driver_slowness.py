@@ -209,3 +209,16 @@ def test_a_table_of_bytes_at_halves_of_bytes_is_looked_up_in_lanes() -> None:
     }"""
     request = Request(Source("k.ir", text), "x86-avx2", {"N": 64}, heuristic="greedy")
     assert compile_kernel(request, "schedule").warnings == ()
+
+
+def test_a_table_of_a_type_that_is_not_looked_up_is_told_which_types_are() -> None:
+    text = "kernel k(N) { in w: u8[N] values 0..255; in t: TYPE[256]; out y: i8[N]; for n in N { y[n] = TABLE; } }"
+
+    def warnings(kind: str, read: str) -> list[str]:
+        source = Source("k.ir", text.replace("TYPE", kind).replace("TABLE", read))
+        request = Request(source, "x86-avx2", {"N": 64}, heuristic="greedy")
+        return [w.help or "" for w in compile_kernel(request, "schedule").warnings]
+
+    (advice,) = warnings("i8", "t[w[n]]")
+    assert "looks up f32, f64, i32 in memory on several elements at once: keep `t` in such a type" in advice
+    assert warnings("i32", "wrap_i8(t[w[n]])") == []
