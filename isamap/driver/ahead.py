@@ -61,7 +61,7 @@ def compile_ahead(requests: Sequence[Asked], jobs: int, watch: Watch = unwatched
     """Compile kernels in `jobs` processes, this one among them, and wait until their results are cached."""
     done, lock = count(1), Lock()
 
-    def told(asked: Asked) -> None:
+    def report_done(asked: Asked) -> None:
         with lock:
             watch(label_of(asked["kernel"]), next(done), len(requests))
 
@@ -71,12 +71,12 @@ def compile_ahead(requests: Sequence[Asked], jobs: int, watch: Watch = unwatched
     try:
         for _ in range(min(jobs, len(left)) - 1):
             processes.append(_start_ahead())
-            threads.append(Thread(target=_send_work, args=(left, processes[-1], told), daemon=True))
+            threads.append(Thread(target=_send_work, args=(left, processes[-1], report_done), daemon=True))
             threads[-1].start()
         with suppress(IndexError):  # the others have taken the last one
             while True:
                 _compile(asked := left.pop())
-                told(asked)
+                report_done(asked)
         for thread in threads:
             thread.join()
     finally:
@@ -103,7 +103,7 @@ def _start_ahead() -> Process[str]:
     )
 
 
-def _send_work(left: deque[Asked], process: Process[str], told: Callable[[Asked], None]) -> None:
+def _send_work(left: deque[Asked], process: Process[str], report_done: Callable[[Asked], None]) -> None:
     """Send pieces of work to a process one by one, as long as it answers."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -114,7 +114,7 @@ def _send_work(left: deque[Asked], process: Process[str], told: Callable[[Asked]
             process.stdin.flush()
             if not process.stdout.readline():
                 return
-            told(asked)
+            report_done(asked)
 
 
 def _compile(asked: Asked) -> None:

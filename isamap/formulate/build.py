@@ -173,7 +173,7 @@ class Outline:
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
     """Return an outline of each executable mapping of a statement, in the order of its matches.
 
-    The result is None if an operand is packed that only sums take packed.
+    There are none if the statement is no sum and reads a packed operand, since only sums read packed ones.
     """
     search, profile = frame.search, profile_sizes(statement)
     found: list[Outline] = []

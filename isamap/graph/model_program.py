@@ -126,7 +126,7 @@ class Port:
 class ModelProgram:
     """Steps over tensors. Tensors other than inputs, results and constants lie in the workspace.
 
-    `sizes` are those that each call gives, `counts` those that its own steps determine.
+    Each call gives the `sizes`. Its own steps determine the `counts`.
     """
 
     name: str

@@ -55,7 +55,7 @@ def _read_all_from_outputs(
     kernel: ir.Kernel,
     shown: dict[str, str],
 ) -> tuple[ir.Stmt, ...]:
-    """Return each statement with independent iterations. `later` gives the arrays that later statements assign."""
+    """Return the statements, which read earlier values from outputs. Later statements assign the arrays `later`."""
     behind = [later | {a.target.buffer for a in _assigns(body[n + 1 :])} for n in range(len(body))]
     return tuple(_read_from_outputs(s, around, b, kernel, shown) for s, b in zip(body, behind, strict=True))
 

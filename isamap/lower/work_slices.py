@@ -54,8 +54,8 @@ def slice_code(share: lir.WorkSlice) -> tuple[lir.Node, ...]:
 def share_of_pieces(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:
     """Return the nth piece that an iteration performs, and its number of pieces. Slices differ by one at most.
 
-    Between numbers a share is a run of pieces. Where only the run knows them, pieces go round, one a trip:
-    that needs no division to find a piece.
+    If both counts are constants, a slice is a run of consecutive pieces. Otherwise iterations take pieces in turn,
+    because finding a piece then needs no division.
     """
     if pieces.value is not None and trips.value is not None:
         first = (now * pieces).floordiv(trips)

@@ -97,8 +97,8 @@ class Compiler:
 class Compiled:
     """A library on disk, its function's signature, and the permissions that calls need.
 
-    `pool` is the library of a pool of threads, for a program that has parts for several. `environment` are
-    variables that libraries which it calls read when they are loaded.
+    `pool` is the library of the thread pool, for a program with parts for several threads. `environment` has the
+    variables that called libraries read when they are loaded.
     """
 
     library: Path

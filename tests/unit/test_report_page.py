@@ -209,7 +209,7 @@ def test_buffers_that_are_there_at_one_time_share_no_byte() -> None:
         assert 0 < use.peak_bytes <= use.capacity_bytes
         for one, other in combinations(use.stays, 2):
             if one.start < other.end and other.start < one.end:
-                assert one.last_byte <= other.offset_bytes or other.last_byte <= one.offset_bytes
+                assert one.end_bytes <= other.offset_bytes or other.end_bytes <= one.offset_bytes
 
 
 def test_bytes_of_a_requantised_product_never_see_main_memory_but_as_inputs_and_result() -> None:

@@ -145,7 +145,7 @@ def test_the_judge_knows_what_may_be_taken_along() -> None:
 
     assert said(0, 2, 3) == ""
     assert said(0, 2, others=(3,)) == ""
-    assert "statement 3 needs what statement 2 computes" in said(0, 3, others=(2,))
+    assert "statement 3 reads the result of statement 2, which is not fused" in said(0, 3, others=(2,))
     assert "write `fuse 2, 3;`, or give statement 3 its own nest" in said(0, 3, others=(2,))
     assert "nests 1, 3 and fuses 0, 2, 3; the kernel's statements are 0, 1, 2, 3" in said(
         0, 2, 3, others=(3,)

@@ -498,7 +498,8 @@ def check_fused(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
             both = ", ".join([*missing, str(number)])
             yield Diagnostic(
                 "schedule-fuse",
-                f"nest {nest.statement}: statement {number} needs what statement {missing[0]} computes",
+                f"nest {nest.statement}: statement {number} reads the result of statement {missing[0]}, "
+                "which is not fused",
                 help=f"write `fuse {both};`, or give statement {number} its own nest",
             )
 

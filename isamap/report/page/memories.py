@@ -30,7 +30,7 @@ class Stay:
     size_bytes: int
 
     @property
-    def last_byte(self) -> int:
+    def end_bytes(self) -> int:
         """The offset of the first byte after it."""
         return self.offset_bytes + self.size_bytes
 

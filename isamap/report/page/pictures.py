@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from isamap.report.columns import bytes_text, percent_text
-from isamap.report.explained import SMALL, TimeShares
+from isamap.report.explained import SMALL, TimeShares, roofline_picture
 from isamap.report.mappings import time_text
 from isamap.report.page.memories import MemoryUse, Stay
 from isamap.report.page.report_facts import Report
@@ -26,7 +26,6 @@ from isamap.report.picture import (
     stripes,
     words,
 )
-from isamap.report.roofline import roofline_picture
 from isamap.source.records import dataclass
 
 
@@ -165,7 +164,7 @@ class _Down:
     @staticmethod
     def of(use: MemoryUse) -> _Down:
         edges = sorted(
-            {0, *(e for s in use.stays for e in (s.offset_bytes, s.last_byte)), use.capacity_bytes or 0}
+            {0, *(e for s in use.stays for e in (s.offset_bytes, s.end_bytes)), use.capacity_bytes or 0}
         )
         used = [_is_used(use, a) for a in edges[:-1]]
         total = sum(b - a for a, b, is_used in zip(edges, edges[1:], used, strict=False) if is_used) or 1
@@ -185,7 +184,7 @@ class _Down:
 
 
 def _is_used(use: MemoryUse, address: int) -> bool:
-    return any(s.offset_bytes <= address < s.last_byte for s in use.stays)
+    return any(s.offset_bytes <= address < s.end_bytes for s in use.stays)
 
 
 def memory_picture(title: str, use: MemoryUse) -> Picture:
@@ -223,7 +222,7 @@ def _addresses(use: MemoryUse, down: _Down) -> Iterator[str]:
 
 def _stay(use: MemoryUse, stay: Stay, across: Across, down: _Down) -> Iterator[str]:
     x, end = across.at(stay.start), across.at(stay.end)
-    y, below = down.at(stay.offset_bytes), down.at(stay.last_byte)
+    y, below = down.at(stay.offset_bytes), down.at(stay.end_bytes)
     when = f"{across.text(stay.start)} to {across.text(stay.end)}"
     tip = f"{stay.buffer}: {bytes_text(stay.size_bytes)} at {stay.offset_bytes}, {when}; {stay.why}"
     yield box(x, y, end - x, below - y, "bar", colour(use.buffers.index(stay.buffer)), tip)
