@@ -31,6 +31,7 @@ from isamap.machine import (
     Machine,
     MachineInstruction,
 )
+from isamap.machine.allowed import register_width
 from isamap.source.records import dataclass, field
 
 _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned")
@@ -98,7 +99,7 @@ class Issuer:
         memory = self.machine.memories[value.memory]
         if self.model:
             return storage_type(value.dtype)
-        return None if memory.named == "immediate" else memory.c_type(value.dtype.name)
+        return None if memory.named == "immediate" else memory.c_variable(value.dtype.name)
 
     def statements(self, issue: Issue, here: Here) -> list[str]:
         """Return the C statements of one issue."""
@@ -117,7 +118,7 @@ class Issuer:
         value = here.values[ref.value]
         own, held = self._operand_type(operand), self.value_type(value)
         place = here.names.of(value.name)
-        if own != held and _width(own) == _width(held):
+        if own != held and register_width(own) == register_width(held):
             return [f"{place} = {cast(str(held), found)};"]
         return [f"{place} = {found};" if own == held else f"*({own} *)&{place} = {found};"]
 
@@ -372,15 +373,9 @@ def _as_type(text: CText, held: str | None, expected: str | None) -> CText:
     """Return a register's value converted to the C type of an operand."""
     if held == expected or expected is None:
         return text
-    if _width(held) == _width(expected):
+    if register_width(held) == register_width(expected):
         return cast(expected, text)
     return CText(f"*({expected} *)&{text}", PREFIX)
-
-
-def _width(c_type: str | None) -> str:
-    """Return the bits of a C register type. A C cast between equal widths keeps the bits."""
-    match = re.match(r"__m(128|256|512)", c_type or "")
-    return match[1] if match else str(c_type)
 
 
 def _no_access(read: Read) -> CText:

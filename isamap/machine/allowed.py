@@ -318,6 +318,17 @@ def is_vector_type(name: str) -> bool:
     return any(re.fullmatch(family.vectors, name) for family in families())
 
 
+def register_width(c_type: str | None) -> str:
+    """Return the bits of a C register type, or its name. A C cast between equal widths keeps the bits."""
+    if match := re.match(r"__m(128|256|512)", c_type or ""):
+        return match[1]
+    lanes = re.fullmatch(r"__v([0-9]+)([qhsd])[if]", c_type or "")
+    return str(int(lanes[1]) * _ELEMENT_BITS[lanes[2]]) if lanes else str(c_type)
+
+
+_ELEMENT_BITS = {"q": 8, "h": 16, "s": 32, "d": 64}  # of GCC's machine modes
+
+
 def is_sizeless(name: str) -> bool:
     """Return whether only run time knows the size of a C type, so that `sizeof` cannot be used."""
     return any(re.fullmatch(f.sizeless, name) for f in families() if re.fullmatch(f.types, name))

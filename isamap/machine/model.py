@@ -42,12 +42,14 @@ class Memory:
     """A memory: its declaration and further facts.
 
     `c_types` gives the C type of a register operand by the name of its element type, or under `default`.
+    `c_variables` gives that of C variables, where it differs from the type that the functions of `emit` take.
     `energy` is None if it is not stated. Units: square millimetres, of the whole, and of each KiB in
     addition.
     """
 
     decl: MemoryDecl
     c_types: Mapping[str, str] = field(default_factory=dict[str, str])
+    c_variables: Mapping[str, str] = field(default_factory=dict[str, str], kw_only=True)
     source: str | None = None
     energy: timings.AccessEnergy | None = None
     area_mm2: float | None = None
@@ -103,6 +105,10 @@ class Memory:
     def c_type(self, dtype: str) -> str | None:
         """Return the C type of a register that holds elements of a type."""
         return self.c_types.get(dtype, self.c_types.get("default"))
+
+    def c_variable(self, dtype: str) -> str | None:
+        """Return the C type of a variable for a register that holds elements of a type."""
+        return self.c_variables.get(dtype, self.c_type(dtype))
 
     def number(self, name: str) -> int | None:
         """Return a numeric attribute of the declaration, or None if it is not a stated number."""

@@ -71,6 +71,7 @@ class MemorySpec:
 
     name: ScalarNode
     c_types: MappingType[str, str]
+    c_variables: MappingType[str, str]
     source: ScalarNode | None
     energy: StatedParameters[AccessEnergy] | None = None
     area_mm2: float | None = None
@@ -186,7 +187,9 @@ class Spec:
 
 VERSION = "1"
 _AREAS = dict.fromkeys(("area_mm2", "area_mm2_per_kib"), NUMBER)
-MEMORY = Keys({"c_types": NamedBy(TEXT), "energy": ENERGY, **_AREAS, "source": TEXT})
+MEMORY = Keys(
+    {"c_types": NamedBy(TEXT), "c_variables": NamedBy(TEXT), "energy": ENERGY, **_AREAS, "source": TEXT}
+)
 UNIT = Keys(
     {"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "area_mm2": NUMBER, "source": TEXT},
     ("count",),
@@ -318,8 +321,17 @@ def _read_removed(node: Node, findings: Findings) -> ScalarNode | None:
 
 def _read_memory(name: ScalarNode, node: Node, findings: Findings) -> MemorySpec:
     keys = read_mapping(node, f"memory `{name.text}`", MEMORY, findings)
+    c_types, c_variables = (_read_c_types(keys.get(key), key, findings) for key in ("c_types", "c_variables"))
+    areas = [read_number(keys.get(key), f"`{key}`", findings) for key in _AREAS]
+    source = read_text(keys.get("source"), "`source`", findings)
+    _require_source(source, name, [keys[key] for key in _AREAS if key in keys], findings)
+    energy = read_energy(keys.get("energy"), findings)
+    return MemorySpec(name, c_types, c_variables, source, energy, *areas)
+
+
+def _read_c_types(node: Node | None, key: str, findings: Findings) -> dict[str, str]:
     c_types: dict[str, str] = {}
-    for dtype, c_type in read_names(keys.get("c_types"), "`c_types`", findings):
+    for dtype, c_type in read_names(node, f"`{key}`", findings):
         text = read_text(c_type, f"the C type of {dtype.text}", findings)
         if dtype.text not in allowed.c_type_keys():
             findings.unknown("unknown-type", "type", dtype.text, dtype.span, allowed.c_type_keys())
@@ -330,10 +342,7 @@ def _read_memory(name: ScalarNode, node: Node, findings: Findings) -> MemorySpec
             )  # fmt: skip
         elif text is not None:
             c_types[dtype.text] = text.text
-    areas = [read_number(keys.get(key), f"`{key}`", findings) for key in _AREAS]
-    source = read_text(keys.get("source"), "`source`", findings)
-    _require_source(source, name, [keys[key] for key in _AREAS if key in keys], findings)
-    return MemorySpec(name, c_types, source, read_energy(keys.get("energy"), findings), *areas)
+    return c_types
 
 
 def _require_source(

@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
 from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, Param, StateDecl
+from isamap.machine.allowed import register_width
 from isamap.machine.emission import Declarations
 from isamap.machine.encoding_checks import check_issued, check_known, read_bits, resolve_words
 from isamap.machine.encoding_fields import BundleSpec, EncodingSpec, ProgramSpec
@@ -444,9 +445,22 @@ def _memories(world: PartialMachine, facts: tuple[MemorySpec, ...], findings: Fi
                 fact.name.span,
                 advice="state the energy of registers, scratchpads, main memory and links",
             )
-        memories[memory.name] = replace(
+        typed = replace(
             memory,
             c_types={**memory.c_types, **fact.c_types},
+            c_variables={**memory.c_variables, **fact.c_variables},
+        )
+        for dtype in typed.c_variables:
+            held, own = typed.c_variable(dtype), typed.c_type(dtype)
+            if register_width(held) != register_width(own):
+                findings.report(
+                    "unknown-c-type",
+                    f"a variable of `{held}` cannot hold the `{own}` that `c_types` gives for {dtype}",
+                    fact.name.span,
+                    advice="give a type of equal size",
+                )
+        memories[memory.name] = replace(
+            typed,
             source=cited,
             energy=fact.energy.figures if fact.energy is not None else memory.energy,
             area_mm2=memory.area_mm2 if fact.area_mm2 is None else fact.area_mm2,
