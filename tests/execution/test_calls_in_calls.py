@@ -34,7 +34,9 @@ def test_products_of_bytes_are_summed_by_a_call_in_a_call(name: str) -> None:
     prepared = prepare(Request(Source(f"{name}.ir", text), HW, sizes, heuristic="greedy"))
     assert prepared.ran_on == "native"
     emitted = prepared.program.emitted
-    assert re.search(r"(v\d+) = \(__v8si\)_mm256_add_epi32\(\(__m256i\)\1, _mm256_madd_epi16\(", emitted.source)
+    assert re.search(
+        r"(v\d+) = \(__v8si\)_mm256_add_epi32\(\(__m256i\)\1, _mm256_madd_epi16\(", emitted.source
+    )
     cases = list(all_cases(prepared, ("integers", "random", "edges"), guard=True))
     assert len(cases) == 3
     assert not [d.render() for case in cases for d in case.problems]

@@ -153,3 +153,19 @@ def test_elements_that_are_repeated_stay_where_they_lie() -> None:
     program = imported(model).whole()
     (text,) = (text for name, text in program.kernels.items() if name.startswith("resize_add"))
     assert "y0[0, d2, d3, d1] = a0[0, d2 / 2, d3 / 3, d1];" in text
+
+
+def test_the_sum_of_a_convolution_loops_innermost_over_its_longest_axis() -> None:
+    weights = {**WEIGHTS, "square": np.zeros((16, 16, 3, 3), np.float32)}
+    nodes: Described = [("Conv", ["x", "first"], ["a"], {}), ("Conv", ["a", "square"], ["y"], {})]
+    program = imported(make(nodes, {"x": X}, ["y"], weights)).whole()
+    loops = [
+        line.partition(" {")[0]
+        for text in program.kernels.values()
+        for line in text.splitlines()
+        if "+=" in line
+    ]
+    assert [line.partition(" d2 in 16, ")[2] for line in loops] == [
+        "r0 in 3, r1 in 3, r2 in 3",
+        "r1 in 3, r2 in 3, r0 in 16",
+    ]

@@ -351,7 +351,9 @@ def convolve(
     if other is not None:
         other = other.shaped(()) if other.count == 1 else other.shaped((groups, filters))
         right = f"({right} - {cast(element(text, other, [g, k] if other.rank else []), inside).text})"
-    text.loop({**loops, **inner}, f"{total.at(at)} += {left} * {right};")
+    # The loop with most iterations is innermost: few loops begin and end, and filters are read in their order.
+    sums = dict(sorted(inner.items(), key=lambda axis: axis[1])) if is_last else inner
+    text.loop({**loops, **sums}, f"{total.at(at)} += {left} * {right};")
     return _merge_channels(round_sums(text, total, result), len(of_result), order)
 
 
