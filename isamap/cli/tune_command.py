@@ -88,13 +88,13 @@ def _row(record: Record) -> tuple[str, ...]:
 
 
 def _csv(records: list[Record]) -> str:
-    from isamap.tune.evaluating import COLUMNS
+    from isamap.tune.evaluating import TABLE
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(TABLE.columns)
     for record in records:
         values = asdict(record)
-        cells = (values[name] for name in COLUMNS)
+        cells = (values[name] for name in TABLE.columns)
         writer.writerow([json.dumps(c, sort_keys=True) if isinstance(c, dict) else c for c in cells])
     return text.getvalue()

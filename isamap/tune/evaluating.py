@@ -6,18 +6,14 @@ trained.
     Log.open().add(record)       one transaction: the record is stored completely or not at all
     Log.open().find(key)         the newest evaluation of an equal question
 
-It is an SQLite file in the user's data folder that only they can read. Several processes may write at once,
-and each may be killed: the write-ahead log keeps all acknowledged records. It contains no code.
+It contains no code.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,13 +32,11 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import OnlyWarned, Unkept, dataclass, fields
-from isamap.tune.store import data_path, open_database
+from isamap.source import OnlyWarned, Unkept, dataclass
+from isamap.tune.record_table import RecordTable
+from isamap.tune.store import data_path
 
-FORMAT = 1
 NAME = "evaluations.sqlite"
-# Columns that hold JSON.
-_OBJECTS = ("sizes", "decisions", "features", "facts", "versions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +72,16 @@ class Record:
         return Evaluation(float("inf") if self.cost_ns is None else self.cost_ns, tuple(self.facts.items()))
 
 
-COLUMNS = tuple(field.name for field in fields(Record))
-_CREATE = f"""
-create table if not exists evaluations (
-  number integer primary key,
-  {", ".join(f"{name} {'real' if name.endswith('cost_ns') else 'text not null'}" for name in COLUMNS)}
-);
-create index if not exists evaluations_by_key on evaluations (key);
-"""
-_ADD = f"insert into evaluations ({', '.join(COLUMNS)}) values ({', '.join('?' for _ in COLUMNS)})"
-_ALL = f"select {', '.join(COLUMNS)} from evaluations"
+def _unusable(path: Path, why: str) -> Unkept:
+    return Unkept.of(
+        "log-unusable",
+        f"the log of evaluations {path} cannot be used: {why}",
+        help="move it away: isamap begins a new one; ISAMAP_DATA_DIR names another folder",
+    )
+
+
+_INDEX = "create index if not exists evaluations_by_key on evaluations (key);"
+TABLE = RecordTable("evaluations", Record, _unusable, is_log=True, more=_INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,47 +97,17 @@ class Log:
 
     def add(self, record: Record) -> None:
         """Store a record permanently. Raises: Unkept if the file cannot be used."""
-        with self._connect() as connection, connection:
-            connection.execute(_ADD, _row(record))
+        with TABLE.change(self.path) as file:
+            TABLE.put(file, record)
 
     def find(self, key: str) -> Record | None:
         """Return the newest record of a key. Raises: Unkept if the file cannot be used."""
-        if not os.path.exists(self.path):
-            return None
-        with self._connect() as connection:
-            row = connection.execute(f"{_ALL} where key = ? order by number desc limit 1", (key,)).fetchone()
-            return None if row is None else _log_row(row)
+        found = TABLE.read(self.path, "where key = ? order by number desc limit 1", (key,))
+        return found[0] if found else None
 
     def records(self) -> Iterator[Record]:
         """Yield all records, oldest first. Raises: Unkept if the file cannot be used."""
-        if os.path.exists(self.path):
-            with self._connect() as connection:
-                found = list(map(_log_row, connection.execute(f"{_ALL} order by number")))
-            yield from found
-
-    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
-        return open_database(self.path, _CREATE, FORMAT, _unusable)
-
-
-def _row(record: Record) -> tuple[object, ...]:
-    values = ((name, getattr(record, name)) for name in COLUMNS)
-    return tuple(json.dumps(dict(v), sort_keys=True) if name in _OBJECTS else v for name, v in values)
-
-
-def _log_row(row: tuple[Any, ...]) -> Record:
-    pairs = zip(COLUMNS, row, strict=True)
-    try:
-        return Record(**{name: json.loads(value) if name in _OBJECTS else value for name, value in pairs})
-    except (ValueError, TypeError) as error:
-        raise sqlite3.DatabaseError(f"a record cannot be read: {error}") from None
-
-
-def _unusable(path: Path, why: str) -> Unkept:
-    return Unkept.of(
-        "log-unusable",
-        f"the log of evaluations {path} cannot be used: {why}",
-        help="move it away: isamap begins a new one; ISAMAP_DATA_DIR names another folder",
-    )
+        yield from TABLE.read(self.path, "order by number")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,15 @@ The store is an SQLite file in the folder of the tuning database, and private li
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 
-from isamap.source.records import dataclass, fields
-from isamap.tune.store import data_path, open_database
+from isamap.source.records import dataclass
+from isamap.tune.record_table import RecordTable
+from isamap.tune.store import data_path
 from isamap.tune.tournament import standing
 from isamap.tune.winners import Rounds, unusable
 
-FORMAT = 1
 NAME = "portfolio.sqlite"
 OURS = "isamap"
 
@@ -64,15 +61,7 @@ class ImplementationChoice:
         return f"{self.library} took {self.ratio:.2f} of the kernel's time, measured {self.time[:10]}"
 
 
-COLUMNS = tuple(field.name for field in fields(ImplementationChoice))
-_TYPES: Mapping[str, str] = {"ratio": "real", "ours_ns": "real", "theirs_ns": "real", "rounds": "integer"}
-_TABLES = f"""
-create table if not exists choices (
-  {", ".join(f"{name} {_TYPES.get(name, 'text')} not null" for name in COLUMNS)},
-  primary key (key)
-);
-"""
-_KEEP = f"insert or replace into choices ({', '.join(COLUMNS)}) values ({', '.join('?' for _ in COLUMNS)})"
+TABLE = RecordTable("choices", ImplementationChoice, unusable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,32 +77,20 @@ class ChoiceDatabase:
 
     def find(self, key: str) -> ImplementationChoice | None:
         """Return the choice of a question. Raises: Unkept if the file cannot be used."""
-        if not os.path.exists(self.path):
-            return None
-        with self._connect() as connection:
-            asked = f"select {', '.join(COLUMNS)} from choices where key = ?"
-            row = connection.execute(asked, (key,)).fetchone()
-            return None if row is None else ImplementationChoice(*row)
+        return next(iter(TABLE.read(self.path, "where key = ?", (key,))), None)
 
     def keep(self, choice: ImplementationChoice) -> None:
         """Store a choice atomically. Raises: Unkept if the file cannot be used."""
-        with self._connect() as connection, connection:
-            connection.execute(_KEEP, [getattr(choice, name) for name in COLUMNS])
+        with TABLE.change(self.path) as file:
+            TABLE.put(file, choice)
 
     def count(self) -> int:
         """Return the number of stored choices. Raises: Unkept if the file cannot be used."""
-        if not os.path.exists(self.path):
-            return 0
-        with self._connect() as connection:
-            (count,) = connection.execute("select count(*) from choices").fetchone()
-            return int(count)
+        return len(TABLE.read(self.path))
 
     def clear(self) -> int:
         """Delete all choices, and return their number. Raises: Unkept if the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
-        with self._connect() as connection, connection:
-            return connection.execute("delete from choices").rowcount
-
-    def _connect(self) -> AbstractContextManager[sqlite3.Connection]:
-        return open_database(self.path, _TABLES, FORMAT, unusable)
+        with TABLE.change(self.path) as file:
+            return file.execute("delete from choices").rowcount

@@ -3,24 +3,15 @@
 A file's name contains machine, description, processor and time. It is written under a temporary name and
 then renamed, so that a process may be killed at any moment.
 
-    with opened(path, tables, 1, refuse) as connection, connection: ...   one transaction
-
-opens an SQLite file of the data folder: private, shared between processes, consistent after a kill. The
-write-ahead log is synced at every commit, so that committed data is permanent.
-
 A shipped profile was measured on one processor and is used for its family, on shipped machines only. A
 description that a user writes states its parameters itself.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import sqlite3
-import time
-from collections.abc import Callable, Collection, Generator
-from contextlib import closing, contextmanager
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +20,7 @@ from isamap.hw_specs import profile_path, shipped_machines
 from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.processor import Cpu, this_cpu
 from isamap.source.cache import private_folder
-from isamap.source.diagnostic import OnlyWarned, Source, Unkept, UsageProblem
+from isamap.source.diagnostic import OnlyWarned, Source, UsageProblem
 from isamap.source.files import cannot_write, read_limited, replace_file
 from isamap.tune.profile import Profile, parse_profile, print_profile
 
@@ -157,53 +148,6 @@ def _check_known(what: str, name: str, known: Collection[str]) -> None:
             f"the profile names the {what} `{name[:40]}`, which its machine does not have",
             help="measure again with `isamap hw calibrate`, or say `--profile none`",
         )
-
-
-# How long a writer waits for another one. Units: seconds.
-PATIENCE_S = 30.0
-
-
-@contextmanager
-def open_database(
-    path: Path, tables: str, version: int, refuse: Callable[[Path, str], Unkept]
-) -> Generator[sqlite3.Connection]:
-    """Open a connection to the file, and create the file with its tables if it does not exist.
-
-    `version` is that of the tables. `refuse` makes the error from a path and a reason. Raises: that error;
-    UsageProblem if others may write to the folder.
-    """
-    try:
-        safe(path.parent)
-        # SQLite gives its side files the mode of the file: it has to be private before it is opened.
-        if path.exists() and not path.is_file():
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
-            (found,) = connection.execute("pragma user_version").fetchone()
-            if found > version:
-                raise refuse(path, f"a newer isamap wrote it (format {found})")
-            if found == 0:
-                _begin(connection, f"{tables}\npragma user_version = {version};")
-            connection.execute("pragma synchronous = full")
-            yield connection
-    except (sqlite3.Error, OSError) as error:
-        why = error.strerror if isinstance(error, OSError) else None
-        raise refuse(path, why or str(error)) from None
-
-
-def _begin(connection: sqlite3.Connection, script: str) -> None:
-    """Create the tables, even while another process does so. Changing the journal mode does not wait for locks."""
-    stop = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            connection.execute("pragma journal_mode = wal")
-            connection.executescript(script)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > stop:
-                raise
-            time.sleep(0.01)
-        else:
-            return
 
 
 def shipped_profile(machine: str) -> Profile | None:
