@@ -19,15 +19,18 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import NoneType
-from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from isamap.source import Unkept, dataclass, fields
 from isamap.tune.store import safe
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 FORMAT = 1
 # How long a writer waits for another one. Units: seconds.
 PATIENCE_S = 30.0
-R = TypeVar("R")
+R = TypeVar("R", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,10 @@ class RecordTable(Generic[R]):
     def put(self, file: sqlite3.Connection, record: R) -> None:
         """Store a record."""
         values = [getattr(record, name) for name in self.columns]
-        row = [json.dumps(dict(v), sort_keys=True) if isinstance(v, Mapping) else v for v in values]
+        row = [
+            json.dumps(dict(cast("Mapping[str, object]", v)), sort_keys=True) if isinstance(v, Mapping) else v
+            for v in values
+        ]
         marks = ", ".join("?" for _ in row)
         file.execute(f"insert or replace into {self.name} ({', '.join(self.columns)}) values ({marks})", row)
 

@@ -356,16 +356,16 @@ def no_clearing(
     dtype: DType, home: str, what: str, search: MoveSearch, *, fill: Const | None = None
 ) -> NoMapping:
     """Return the error for partly filled tiles in a scratchpad whose rest no instruction fills. Zero fills sums."""
-    is_zero = fill is None or fill.value == 0
+    value = "zero" if fill is None or fill.value == 0 else print_expr(fill)
     way = (
         "give the machine an instruction that writes 0 to neighbouring elements, as many as a scalar "
         "parameter states, or "
     )
     return NoMapping.of(
         "no-clearing",
-        f"{search.machine.name} cannot set {dtype} in {home} to {'zero' if is_zero else print_expr(fill)}",
+        f"{search.machine.name} cannot set {dtype} in {home} to {value}",
         notes=(f"{what} filled in part at the end of an axis",),
-        help=f"{way if is_zero else ''}choose sizes that are whole tiles",
+        help=f"{way if value == 'zero' else ''}choose sizes that are whole tiles",
     )
 
 
