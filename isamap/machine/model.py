@@ -49,11 +49,11 @@ class Memory:
 
     decl: MemoryDecl
     c_types: Mapping[str, str] = field(default_factory=dict[str, str])
-    c_variables: Mapping[str, str] = field(default_factory=dict[str, str], kw_only=True)
     source: str | None = None
     energy: timings.AccessEnergy | None = None
     area_mm2: float | None = None
     area_mm2_per_kib: float | None = None
+    c_variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def name(self) -> str:

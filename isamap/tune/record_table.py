@@ -19,18 +19,15 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from isamap.source import Unkept, dataclass, fields
 from isamap.tune.store import safe
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 FORMAT = 1
 # How long a writer waits for another one. Units: seconds.
 PATIENCE_S = 30.0
-R = TypeVar("R", bound="DataclassInstance")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class RecordTable(Generic[R]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(self.record))
+        return tuple(field.name for field in fields(cast("Any", self.record)))
 
     def read(self, path: Path, condition: str = "", values: Sequence[object] = ()) -> list[R]:
         """Return the records that meet a condition of SQL, without a file none. Raises: as `refuse` makes."""
