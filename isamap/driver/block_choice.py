@@ -201,7 +201,7 @@ def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
 
 
 def _even_block(extent: int, most: int) -> int:
-    """Return the largest size of nearly equal blocks, at most `most`.
+    """Return the size of nearly equal blocks, at most `most`.
 
     If the last block is shorter, the size is a multiple of 12, which register blocks of 2, 3, 4 and 6 rows divide.
     """

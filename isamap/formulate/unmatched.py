@@ -109,7 +109,8 @@ def _uncomputed_value(statement: Statement, mappings: tuple[Mapping, ...], searc
         if all(search.is_addressable(o.memory) for o in tile.inputs):
             continue
         for part in reversed([e for e in walk(statement.assign.value) if isinstance(e, Call)]):
-            places = ((m.name, part.dtype.name) for m in search.machine.memories.values())
+            memories = (m for m in search.machine.memories.values() if m.kind == "registers")
+            places = ((m.name, part.dtype.name) for m in memories)
             made = (p.value for place in places for p in search.known.producers(*place))
             if not any(isinstance(value, Call) and heads_match(value, part) for value in made):
                 said = f"no instruction computes `{print_expr(part)}` in registers"

@@ -55,7 +55,9 @@ def with_move_kernels(
         if isinstance(step, Move) and step.function == "gather" and not is_checked:
             number, length = inputs.get(step.reads[1].tensor), step.numbers[1]
             made = made if number is not None else None
-            ranges += [IndexRange(number, -length, length - 1)] if number is not None else []
+            ranges += (
+                [IndexRange(number, -length, length - 1)] if number is not None and made is not None else []
+            )
         if made is None:
             steps.append(step)
             continue
@@ -66,8 +68,8 @@ def with_move_kernels(
 
 
 def _write_move(move: Move) -> WrittenKernel | None:
-    """Return the kernel of a move, or None for a move that has none, as for all moves of open sizes."""
-    if any(map(is_open, move.numbers)):
+    """Return the kernel of a move, or None: for moves of open sizes, and for a gather from an empty axis."""
+    if any(map(is_open, move.numbers)) or (move.function == "gather" and move.numbers[1] == 0):
         return None
     dtype = move.writes[0].dtype
     dtype = _CARRIERS.get(size_bytes(dtype, ()), dtype)

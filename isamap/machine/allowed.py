@@ -197,7 +197,8 @@ class Family:
 def _devices_of(content: Mapping[str, Any]) -> dict[str, Device]:
     """Return devices by name. A device that `extends` another one has its values for all keys that it lacks."""
     found = {
-        name: {**content.get(device.get("extends", ""), {}), **device} for name, device in content.items()
+        name: {**(content[device["extends"]] if "extends" in device else {}), **device}
+        for name, device in content.items()
     }
     return {
         name: Device(**{key: value for key, value in device.items() if key != "extends"})

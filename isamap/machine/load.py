@@ -147,7 +147,7 @@ def over_link(
 
     A link of 16 bytes per ns takes 64 ns for an i8[32, 32], even if the instruction states less. If data are
     converted on the way, the bytes in the farther memory count. `cached` is the rate of the cache in front of
-    a memory, or 0.
+    a memory, or of its multicast, or 0.
     """
     inputs = [o for o in instruction.operands if o.role != "out"]
     outputs = [o for o in instruction.operands if o.role != "in"]

@@ -99,18 +99,19 @@ def greedy_candidate(
 ) -> Candidate | None:
     """Return the best schedule that descent finds by `stop`, or None if the fixed decisions allow none.
 
-    Schedules whose lower bound is above the limit are not tried if there are others.
+    Schedules whose lower bound is above the limit are tried only if there are no others.
     """
     given = (candidate_of(option, option.start) for option in options if option.start is not None)
     known = min(given, key=lambda c: c.cost_ns, default=None)
     best, tried = known, Tried()
-    settled = {option.number for option in options if option.start is not None}
+    # The start is the best of all partitions of its mapping. Fused statements add a time that partitions change.
+    settled = {o.number for o in options if o.start is not None and not o.space.option.fusions}
     for option in options:
         if option.floor_ns > limit_ns or (best is not None and option.floor_ns >= best.cost_ns):
             break  # the options come by their floors
         if best is not None and time.monotonic() > stop:
             break
-        if option.number in settled:  # the start is the best one of all partitions of its mapping
+        if option.number in settled:
             continue
         blocks = sorted((floor, i) for i, floor in enumerate(option.floors_ns))
         starts = ((floor, first_assignment(option.space, option.register_blocks[i])) for floor, i in blocks)
@@ -137,10 +138,10 @@ def descend(
     stop: float = inf,
     tried: Tried | None = None,
 ) -> Candidate:
-    """Return the candidate after single-decision improvements until its cost is at most `stop`.
+    """Return the candidate after single-decision improvements, until none helps or the deadline `stop` has passed.
 
     `tried` are changes of `best` that are known not to help. It is updated to those of the returned candidate.
-    Units: `stop` in nanoseconds.
+    Units: `stop` in seconds of the monotonic clock.
     """
     tried = Tried() if tried is None else tried
     for _ in range(ROUNDS):

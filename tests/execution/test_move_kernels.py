@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from math import prod
 
 import numpy as np
 import pytest
@@ -66,7 +65,6 @@ def test_lanes_move_elements_as_numpy_does(library: CompiledModel) -> None:
     found = library(GIVEN)
     for name, wanted in WANTED.items():
         np.testing.assert_array_equal(found[name], wanted, name)
-    assert prod(WANTED["joined"].shape) == 70
 
 
 @pytest.mark.parametrize("wrong", [3, -4])

@@ -307,6 +307,7 @@ TPU_LIKE = str(Path(__file__).parents[2] / "docs" / "examples" / "energy" / "tpu
             for m in (TPU_LIKE, "systolic-16", "edge-npu")
         ),
     ],
+    ids=lambda value: Path(value).stem if isinstance(value, str) and value.endswith(".yaml") else None,
 )
 def test_an_axis_that_no_loop_uses_is_one_column(text: str, sizes: dict[str, int], machine: str) -> None:
     """A column is loaded at any distance of its elements: the rows of a register need not be whole."""

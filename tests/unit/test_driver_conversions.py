@@ -21,7 +21,7 @@ OTHER_SIGN = {"sat_i8(u8)", "wrap_i8(u8)"}
 SCALAR = {
     "mips-msa": (
         {*NARROWER, *OTHER_SIGN, *(f"{to}({source})" for to in ("f32", "i32") for source in ("i8", "u8"))},
-        "the description has no instruction that packs (`pckev`), and none that widens bytes to 32 bits",
+        "its instructions that pack two registers are not used for these conversions; none widens bytes to 32 bits",
     ),
     "power10-mma": (
         {
@@ -31,11 +31,11 @@ SCALAR = {
             "i16(i8)",
             "i16(u8)",
         },
-        "the description has no instruction that packs or widens integers (`vpkswss`, `vupkhsb`)",
+        "its instructions that pack or widen integers are not used for these conversions",
     ),
     "s390x-vector": (
         {*NARROWER, *OTHER_SIGN},
-        "the description has no instruction that packs (`vpk`, `vpks`), and none that converts floats to integers",
+        "its instructions that pack two registers are not used for these; none converts floats to integers",
     ),
     "riscv-rvv": ({"sat_u8(f32)"}, "two conversions take longer than scalar code by the costs of the X60"),
 }
