@@ -196,10 +196,9 @@ class Family:
 
 def _devices_of(content: Mapping[str, Any]) -> dict[str, Device]:
     """Return devices by name. A device that `extends` another one has its values for all keys that it lacks."""
-    found = {
-        name: {**(content[device["extends"]] if "extends" in device else {}), **device}
-        for name, device in content.items()
-    }
+    found = dict[str, dict[str, Any]]()
+    for name, device in content.items():
+        found[name] = {**(content[device["extends"]] if "extends" in device else {}), **device}
     return {
         name: Device(**{key: value for key, value in device.items() if key != "extends"})
         for name, device in found.items()
