@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -295,18 +295,35 @@ FIRST = {of[0]: name for name, of in reversed(CASES.items())}
 """A case of each operator."""
 
 
+@cache
+def saturates_pairs() -> bool:
+    """Return whether onnxruntime adds two products of bytes in 16 bits here, as on x86 without VNNI."""
+    a, b = np.full((1, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
+    model = make([("MatMulInteger", ["a", "b"], ["y"], {})], {"a": a}, ["y"], {"b": b})
+    return bool(np.any(run_by_onnxruntime(model, {"a": a})[0] != 255 * 127 * 64))
+
+
+INEXACT = ("DynamicQuantizeMatMul", "MatMulIntegerToFloat")
+"""Operators whose cases have bytes that are large enough to saturate."""
+
+
+def compare(name: str, machine: str) -> None:
+    pytest.importorskip("onnxruntime", reason="the other side of the comparison: pip install onnxruntime")
+    if name.startswith(INEXACT) and saturates_pairs():
+        pytest.skip("onnxruntime's own products saturate on this processor")
+    check(CASES[name], machine)
+
+
 @pytest.mark.parametrize("name", FIRST.values())
 def test_an_operator_of_runtimes_is_what_onnxruntime_computes(name: str) -> None:
-    pytest.importorskip("onnxruntime", reason="the other side of the comparison: pip install onnxruntime")
-    check(CASES[name], "generic-c")
+    compare(name, "generic-c")
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("machine", ["generic-c", "x86-avx2"])
 @pytest.mark.parametrize("name", CASES)
 def test_each_variant_is_what_onnxruntime_computes(name: str, machine: str) -> None:
-    pytest.importorskip("onnxruntime", reason="the other side of the comparison: pip install onnxruntime")
-    check(CASES[name], machine)
+    compare(name, machine)
 
 
 @pytest.mark.parametrize("rows", [1, 6])
