@@ -59,16 +59,16 @@ def write_model(name: str, scales: str, folder: Path) -> Path:
         def get_next(self) -> Any:
             return next(samples, None)
 
-    by_channel = scales == "channels"
+    by_channel, part = scales == "channels", path.with_suffix(".part.onnx")
     ort.quantize_static(
-        str(ready), str(path), Reader(),
+        str(ready), str(part), Reader(),
         quant_format=ort.QuantFormat.QDQ, per_channel=by_channel,
         activation_type=ort.QuantType.QInt8, weight_type=ort.QuantType.QInt8,
         extra_options={"ActivationSymmetric": not by_channel, "WeightSymmetric": True},
     )  # fmt: skip
     if scales == "powers":
-        round_scales(path)
-    return path
+        round_scales(part)
+    return part.rename(path)
 
 
 def round_scales(path: Path) -> None:

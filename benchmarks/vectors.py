@@ -60,32 +60,21 @@ LU = """kernel lu(B, N) {
     for b in B, i in N, j in N if i > k & j > k { y[b, i, j] += -y[b, i, k] * y[b, k, j]; }
   }
 }"""
-TABLE = """kernel mxfp4(M, B) {
+_CODES = """kernel {name}(M, B) {{
   in w: u8[16*M*B] values 0..255;
   in e: u8[M*B] values 0..255;
-  in codes: f32[16];
+  in codes: {dtype}[16];
   in powers: f32[256];
   in x: f32[B, 32];
   out y: f32[M];
-  for m in M { y[m] = 0; }
-  for m in M, b in B, i in 16 {
-    y[m] += powers[e[m*B + b]] * (codes[w[(m*B + b) * 16 + i] % 16] * x[b, i]
-      + codes[w[(m*B + b) * 16 + i] / 16] * x[b, i + 16]);
-  }
-}"""
-BYTE_TABLE = """kernel mxfp4_bytes(M, B) {
-  in w: u8[16*M*B] values 0..255;
-  in e: u8[M*B] values 0..255;
-  in codes: i8[16];
-  in powers: f32[256];
-  in x: f32[B, 32];
-  out y: f32[M];
-  for m in M { y[m] = 0; }
-  for m in M, b in B, i in 16 {
-    y[m] += powers[e[m*B + b]] * (f32(codes[w[(m*B + b) * 16 + i] % 16]) * x[b, i]
-      + f32(codes[w[(m*B + b) * 16 + i] / 16]) * x[b, i + 16]);
-  }
-}"""
+  for m in M {{ y[m] = 0; }}
+  for m in M, b in B, i in 16 {{
+    y[m] += powers[e[m*B + b]] * ({cast}(codes[w[(m*B + b) * 16 + i] % 16]) * x[b, i]
+      + {cast}(codes[w[(m*B + b) * 16 + i] / 16]) * x[b, i + 16]);
+  }}
+}}"""
+TABLE = _CODES.format(name="mxfp4", dtype="f32", cast="")
+BYTE_TABLE = _CODES.format(name="mxfp4_bytes", dtype="i8", cast="f32")
 PAIRS = """kernel mxfp4_gemv(M, B) {
   in w: u8[16*M*B] values 0..255;
   in e: u8[M*B] values 0..255;

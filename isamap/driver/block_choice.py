@@ -200,13 +200,17 @@ def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
     return any(kernel.operand(o.name).shape != cut.operand(o.name).shape for o in own)
 
 
+ROWS_TOGETHER = 12
+"""A multiple of the rows of register blocks of 2, 3, 4 and 6 rows (docs/decisions/0056-shared-blocks.md)."""
+
+
 def _even_block(extent: int, most: int) -> int:
     """Return the size of nearly equal blocks, at most `most`.
 
-    If the last block is shorter, the size is a multiple of 12, which register blocks of 2, 3, 4 and 6 rows divide.
+    If the last block is shorter, the size is a multiple of `ROWS_TOGETHER`: other blocks are whole register blocks.
     """
     even = -(-extent // -(-extent // most))
-    return even if extent % even == 0 else even - even % min(even, 12)
+    return even if extent % even == 0 else even - even % min(even, ROWS_TOGETHER)
 
 
 def _bytes_of(operand: Operand) -> int:

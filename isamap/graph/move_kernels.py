@@ -96,9 +96,8 @@ def _write_move(move: Move) -> WrittenKernel | None:
             return None
     target = carried(move.writes[0], rows, sum(parts))
     reads, statements = list[TensorView](), list[str]()
-    for number, (view, part, start) in enumerate(
-        zip(move.reads, parts, accumulate(parts, initial=0), strict=False)
-    ):
+    starts = tuple(accumulate(parts, initial=0))[:-1]
+    for number, (view, part, start) in enumerate(zip(move.reads, parts, starts, strict=True)):
         reads.append(carried(view, rows, part))
         at, loops = axes_of((rows, part))
         written = f"y0[{at[0]}, {at[1]}{f' + {start}' if start else ''}]"

@@ -129,9 +129,10 @@ class Family:
     each compiler to its flags for them. `hwcaps` gives the key of a word of a process's auxiliary vector,
     and the number of a bit. `permissions` are granted by the operating system on request. The value is the
     number of the state component for arch_prctl. `denied` matches functions of allowed headers that do more
-    than compute. `vectors` matches types of one vector register, without masks and pairs. `sizeless`
-    matches those `types` whose length the processor determines. `bytes_asked` is the function that returns
-    the bytes of a vector register. `registers` is the number of registers of a sizeless type, by pattern.
+    than compute. `vectors` matches types of one vector register, without masks and pairs. `widths` gives the
+    bits of such types, by pattern, where C casts between types of equal width keep the bits. `sizeless`
+    matches those `types` whose length the processor determines. `bytes_asked` is the function that returns the
+    bytes of a vector register. `registers` is the number of registers of a sizeless type, by pattern.
     `emulators` are programs that run code for these processors. `attributes` are function attributes that
     targets may use, and `issues` are the ways to give words to an accelerator. `devices` are other devices
     than the processor, by the feature that names them. `supports` are features that a program can ask for at run
@@ -156,6 +157,7 @@ class Family:
     issues: Mapping[str, IssueForm] = field(default_factory=dict[str, IssueForm])
     devices: Mapping[str, Device] = field(default_factory=dict[str, Device])
     supports: Mapping[str, str] = field(default_factory=dict[str, str])
+    widths: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -191,6 +193,7 @@ class Family:
             {name: IssueForm.of(form) for name, form in content.get("issues", {}).items()},
             _devices_of(content.get("devices", {})),
             content.get("supports", {}),
+            types.get("widths", {}),
         )
 
 
@@ -318,15 +321,11 @@ def is_vector_type(name: str) -> bool:
     return any(re.fullmatch(family.vectors, name) for family in families())
 
 
+@cache
 def register_width(c_type: str | None) -> str:
     """Return the bits of a C register type, or its name. A C cast between equal widths keeps the bits."""
-    if match := re.match(r"__m(128|256|512)", c_type or ""):
-        return match[1]
-    lanes = re.fullmatch(r"__v([0-9]+)([qhsd])[if]", c_type or "")
-    return str(int(lanes[1]) * _ELEMENT_BITS[lanes[2]]) if lanes else str(c_type)
-
-
-_ELEMENT_BITS = {"q": 8, "h": 16, "s": 32, "d": 64}  # of GCC's machine modes
+    known = (pair for family in families() for pair in family.widths.items())
+    return next((str(bits) for pattern, bits in known if re.fullmatch(pattern, c_type or "")), str(c_type))
 
 
 def is_sizeless(name: str) -> bool:

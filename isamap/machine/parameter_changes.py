@@ -23,13 +23,8 @@ _MEMORY = re.compile(r"\b(?:memory|view)\s+([A-Za-z_][A-Za-z_0-9]*)\b[^;(]*\(([^
 _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*=\s*([^,]*[^,\s])")
 _COMMENT = re.compile(r"#[^\n]*")
 
-_KEYS_OF_MEMORIES = (
-    "source",
-    "c_types",
-    "c_variables",
-    "area_mm2",
-    "area_mm2_per_kib",
-)  # other words are of the language
+# Other words of a memory are of the language.
+_KEYS_OF_MEMORIES = ("source", "c_types", "c_variables", "area_mm2", "area_mm2_per_kib")
 
 # A child adds to these mappings of its parent, at so many names below the key. It replaces others as a whole.
 _ADDED_TO = {"units": 1, "memories": 2, "links": 3, "loops": 1, "model": 1}

@@ -72,14 +72,6 @@ def decode(name: str, data: bytes) -> Source:
         ) from None
 
 
-def read_tree(source: Source, stop_before: str | None = None) -> MappingNode:
-    """Return the mapping in a text's only document, or its part before the top-level key `stop_before`.
-
-    Raises: SpecProblem.
-    """
-    return _whole_tree(source, stop_before)
-
-
 _ENTRY = re.compile(r"^(?=[A-Za-z_])", re.MULTILINE)
 
 
@@ -90,14 +82,17 @@ def read_entries(source: Source, starts: tuple[str, ...]) -> MappingNode:
     """
     places = [*(found.start() for found in _ENTRY.finditer(source.text)), len(source.text)]
     own = [source.text[start:end] for start, end in pairwise(places) if source.text.startswith(starts, start)]
-    return _whole_tree(Source(source.name, "".join(own)), None)
+    return read_tree(Source(source.name, "".join(own)))
 
 
 @lru_cache(maxsize=64)
-def _whole_tree(source: Source, stop_before: str | None) -> MappingNode:
-    """Return the tree of a text that is parsed in one piece. Raises: SpecProblem."""
+def read_tree(source: Source, stop_before: str | None = None) -> MappingNode:
+    """Return the mapping in a text's only document, or its part before the top-level key `stop_before`.
+
+    Raises: SpecProblem.
+    """
     yaml: Any = import_module("yaml")  # only where a description is read
-    with suppress(yaml.YAMLError):
+    with suppress(yaml.YAMLError, UnicodeEncodeError):
         return _Reader(source, stop_before).document(yaml.parse(source.text, yaml_loader()))
     try:  # the parser in Python says more about an error
         return _Reader(source, stop_before).document(yaml.parse(source.text, yaml.SafeLoader))

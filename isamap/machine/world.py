@@ -278,7 +278,9 @@ def extend_surroundings(
     if spec.levels:
         world = replace(world, levels=_levels(spec.levels, world.memories, findings))
     _check_banks(world, findings)
-    return replace(world, links=_links(world, spec.links, findings))
+    world = replace(world, links=_links(world, spec.links, findings))
+    _check_multicast(world, findings)
+    return world
 
 
 def _levels(
@@ -347,6 +349,20 @@ def _check_banks(world: PartialMachine, findings: Findings) -> None:
             "clock-missing", "`bank_bytes` need the machine's clock", timed[0].decl.span,
             advice="add `clock_ghz: …`",
         )  # fmt: skip
+
+
+def _check_multicast(world: PartialMachine, findings: Findings) -> None:
+    """Report a multicast of a memory whose transfers no instances share."""
+    shared = {ends[0] for ends, link in world.links.items() if link.shared}
+    for memory in world.memories.values():
+        stated = memory.number("multicast_bytes_per_ns") is not None
+        if stated and not (world.levels and memory.name in shared):
+            findings.report(
+                "unknown-attribute",
+                f"`multicast_bytes_per_ns` of `{memory.name}` needs a shared link to instances of a level",
+                memory.decl.span,
+                advice=f"state `levels`, and a link from `{memory.name}` with `shared: true`",
+            )
 
 
 def _check_peaks(spec: Spec, clock_ghz: float | None, findings: Findings) -> None:

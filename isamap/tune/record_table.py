@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -49,7 +50,10 @@ class RecordTable(Generic[R]):
         return tuple(field.name for field in fields(cast("Any", self.record)))
 
     def read(self, path: Path, condition: str = "", values: Sequence[object] = ()) -> list[R]:
-        """Return the records that meet a condition of SQL, without a file none. Raises: as `refuse` makes."""
+        """Return the records that meet a condition of SQL, which is text of the caller, never of a user.
+
+        Without a file there are none. Raises: the error that `refuse` makes.
+        """
         if not os.path.exists(path):
             return []
         with self._open(path) as file:
@@ -58,7 +62,10 @@ class RecordTable(Generic[R]):
 
     @contextmanager
     def change(self, path: Path) -> Generator[sqlite3.Connection]:
-        """Open a file for one transaction, and create the file if it does not exist. Raises: as `refuse` makes."""
+        """Open a file for one transaction, and create the file if it does not exist.
+
+        Raises: the error that `refuse` makes.
+        """
         with self._open(path) as file, file:
             yield file
 
@@ -93,18 +100,23 @@ class RecordTable(Generic[R]):
             raise self.refuse(path, why or str(error)) from None
 
     def _tables(self) -> str:
-        hints = get_type_hints(self.record)
+        hints = _hints_of(self.record)
         columns = ", ".join(f"{name} {_sql_type(hints[name])}" for name in self.columns)
         first, last = ("number integer primary key, ", "") if self.is_log else ("", ", primary key (key)")
         return f"create table if not exists {self.name} ({first}{columns}{last});\n{self.more}"
 
     def _parse(self, row: Sequence[Any]) -> R:
-        hints = get_type_hints(self.record)
+        hints = _hints_of(self.record)
         try:
             pairs = zip(self.columns, row, strict=True)
             return self.record(**{n: json.loads(v) if _is_mapping(hints[n]) else v for n, v in pairs})
         except (ValueError, TypeError) as error:
             raise sqlite3.DatabaseError(f"a record cannot be read: {error}") from None
+
+
+@cache
+def _hints_of(record: type) -> dict[str, Any]:
+    return get_type_hints(record)
 
 
 def _is_mapping(hint: object) -> bool:

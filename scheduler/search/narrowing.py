@@ -160,7 +160,9 @@ class _Judge:
             floor = min(self._raised_ns(own, limit_ns) for own in opened)
             if floor >= limit_ns:
                 return floor, None
-        return floor, greedy_candidate(opened, limit_ns=limit_ns) if floor <= limit_ns else None
+        # Partitions differ in the time of fused statements, which the limit does not count.
+        own_limit = inf if option.fusions else limit_ns
+        return floor, greedy_candidate(opened, limit_ns=own_limit) if floor <= limit_ns else None
 
     def _raised_ns(self, option: OpenOption, limit_ns: float) -> float:
         """Return a lower bound of an option's schedules. It is raised up to the limit if possible."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from isamap.machine.tree import MappingNode, ScalarNode, Sequence, decode, read_tree
 from isamap.source import Source, SpecProblem
@@ -67,3 +70,14 @@ def test_a_byte_order_mark_is_skipped() -> None:
 )
 def test_traps_are_refused(data: bytes, expected: str) -> None:
     assert code(data) == expected
+
+
+@pytest.mark.parametrize("name", ["x86-avx2", "edge-npu", "dot-16"])
+def test_both_parsers_read_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build of PyYAML without libyaml parses in Python."""
+    text = (Path(__file__).parents[2] / "hw_specs" / f"{name}.yaml").read_text(encoding="utf-8")
+    found = read_tree(Source(name, text))
+    read_tree.cache_clear()
+    monkeypatch.setattr("isamap.machine.tree.yaml_loader", lambda: yaml.SafeLoader)
+    assert read_tree(Source(name, text)) == found
+    read_tree.cache_clear()

@@ -165,6 +165,13 @@ def test_one_transfer_with_several_receivers_occupies_the_link_once(
     assert costs[1] < 0.75 * costs[0]
 
 
+def test_a_multicast_needs_a_shared_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(clusters(tmp_path, "multicast_bytes_per_ns = 64"))
+    path.write_text(path.read_text().replace("shared: true", "shared: false"))
+    assert main(["hw", "check", str(path)]) != 0
+    assert "`multicast_bytes_per_ns` of `far` needs a shared link" in capsys.readouterr().err
+
+
 def test_a_memory_has_a_cache_in_front_of_it_or_a_multicast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

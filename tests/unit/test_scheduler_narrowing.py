@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from isamap.machine import at_one_length, load_machine
 from isamap.match import statement_mappings
 from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import FIRST_LOOKS, AnalyticModel, narrow_problem, schedule
-from isamap.scheduler.search.candidates import candidate_of, open_options
+from isamap.scheduler.search.candidates import Candidate, candidate_of, open_options
 from isamap.scheduler.search.greedy import SAME, descend, greedy_candidate, moves
 from isamap.scheduler.search.narrowing import refine_outline
 from isamap.source import NoMapping, Source
@@ -202,16 +203,27 @@ def test_partitions_of_a_mapping_with_a_schedule_are_not_searched_again(
     assert found.cost_ns == min(start.cost_ns for start in starts)
 
 
-def test_a_limit_only_leaves_out_schedules_that_cost_more() -> None:
+def test_a_limit_only_leaves_out_schedules_that_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, hw, sizes, threads = ASKED[0]
     problem = whole(kernel, hw, sizes, threads)
     options = open_options(problem, problem.nests[0], MODEL, {})
     best = greedy_candidate(options)
     assert best is not None
     limited = greedy_candidate(options, limit_ns=best.cost_ns)
-
     assert limited is not None
     assert limited.cost_ns == best.cost_ns
+
+    starts = list[object]()
+
+    def watched(start: Candidate, *more: Any) -> Candidate:
+        starts.append(start)
+        return descend(start, *more)
+
+    monkeypatch.setattr("isamap.scheduler.search.greedy.descend", watched)
+    greedy_candidate(options)
+    of_all = len(starts)
+    assert greedy_candidate(options, limit_ns=0.0) is not None
+    assert len(starts) - of_all < of_all
 
 
 def test_changes_that_do_not_pay_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from isamap.report.columns import bytes_text, percent_text
-from isamap.report.explained import SMALL, TimeShares, roofline_picture
+from isamap.report.explained import SMALL, TimeShares
 from isamap.report.mappings import time_text
 from isamap.report.page.memories import MemoryUse, Stay
 from isamap.report.page.report_facts import Report
@@ -26,6 +26,7 @@ from isamap.report.picture import (
     stripes,
     words,
 )
+from isamap.report.roofline import roofline_picture
 from isamap.source.records import dataclass
 
 
