@@ -20,6 +20,7 @@ from isamap.driver.stages import Clock
 from isamap.formulate.hierarchy import Memories
 from isamap.ir import Kernel, Operand, product
 from isamap.machine import Machine
+from isamap.plan.problem import chosen_options
 from isamap.source.records import replace
 from isamap.transform import reads, symbols
 from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, share_blocks
@@ -78,8 +79,7 @@ def _blocks(given: Sequence[Statement], plan: HeuristicPlan) -> tuple[Blocks, ..
     Values passed between statements take registers: temporaries, and arrays that are written and read.
     """
     (*outer, inner) = given[-1].axes
-    nest = plan.schedule.nests[-1]
-    option = next(o for o in plan.problem.nests[-1].options if o.mapping == nest.mapping)
+    option = chosen_options(plan.schedule, plan.problem)[-1][1]
     result = next(o for o in option.operands if o.is_accumulator)
     used = Counter(name for s in given for name in {r.buffer for r in accesses(s)})
     passed = sum(count > 1 for count in used.values())

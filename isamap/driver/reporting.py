@@ -16,7 +16,7 @@ from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.match import statement_text
 from isamap.plan.access_counts import CONVENTIONS
-from isamap.plan.problem import NestOption, Problem
+from isamap.plan.problem import NestOption, Problem, chosen_options
 from isamap.plan.schedule import Schedule, cost_unit
 from isamap.plan.text import fixed_words, print_schedule
 from isamap.report.access_tables import energy_figures
@@ -63,14 +63,11 @@ class CompletedCompilation:
         assert made.schedule and made.program  # noqa: PT018 - as above
         assert isinstance(made.emitted, EmittedC)
         given = statements(made.canonical)
-        questions = {nest.statement: nest for nest in made.problem.nests}
         nests = tuple(
             LinkedNest(
-                nest,
-                next(o for o in questions[nest.statement].options if o.mapping == nest.mapping),
-                tuple(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused))),
+                nest, option, tuple(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused)))
             )
-            for nest in made.schedule.nests
+            for nest, option in chosen_options(made.schedule, made.problem)
         )
         return CompletedCompilation(
             request, made.machine, made.problem, made.schedule, made.program, made.emitted, nests, made

@@ -10,6 +10,7 @@ from math import ceil, inf, prod
 from typing import Any
 
 from isamap.machine import timings
+from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.source.records import dataclass, replace
 
 
@@ -494,3 +495,9 @@ class Problem:
     def rows_behind(self) -> tuple[timings.RowTimes, ...]:
         """The row times of the memory that each cache loads from: the next cache, or main memory."""
         return (*(cache.rows for cache in self.caches[1:]), self.memory_rows)[: len(self.caches)]
+
+
+def chosen_options(schedule: Schedule, problem: Problem) -> tuple[tuple[NestSchedule, NestOption], ...]:
+    """Return each nest of a schedule with its option: that of its mapping with the same parameters."""
+    options = {(q.statement, o.mapping, o.choose): o for q in problem.nests for o in q.options}
+    return tuple((nest, options[nest.statement, nest.mapping, nest.choose]) for nest in schedule.nests)

@@ -25,7 +25,7 @@ from isamap.lower.walk import issued_names
 from isamap.machine import Machine
 from isamap.match import statement_text
 from isamap.plan.check import live_registers
-from isamap.plan.problem import NestOption, Problem
+from isamap.plan.problem import NestOption, Problem, chosen_options
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, cost_unit, engines_words
 from isamap.plan.steady import BoundedAnswer, Steady
 from isamap.plan.text import fixed_words
@@ -209,9 +209,8 @@ def versions_report(versions: Iterable[DecidedSchedule], program: LoweredProgram
 def _statement_lines(kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule) -> Iterator[str]:
     sizes = ", ".join(f"{name} = {value}" for name, value in schedule.sizes)
     yield f"{kernel.name} on {machine.name}{': ' if sizes else ''}{sizes}"
-    given, questions = statements(kernel), {nest.statement: nest for nest in problem.nests}
-    for nest in schedule.nests:
-        option = next(o for o in questions[nest.statement].options if o.mapping == nest.mapping)
+    given = statements(kernel)
+    for nest, option in chosen_options(schedule, problem):
         yield from ("", f"statement {nest.statement}: {statement_text(given[nest.statement])}")
         yield from (f"  fuses  statement {n}: {statement_text(given[n])}" for n in nest.fused)
         yield from _apart_lines(kernel, schedule, problem, nest.statement)

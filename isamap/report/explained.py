@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from isamap.machine import Machine
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, chosen_options
 from isamap.plan.schedule import PROVEN, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.report.columns import Row, align, indent, percent_text
@@ -235,11 +235,7 @@ def explain_schedule(
     runners: Sequence[Runner] = (),
 ) -> Explained:
     """Return the views of a schedule with statement times `times`, in the order of the problem."""
-    questions = {nest.statement: nest for nest in problem.nests}
-    trees: list[NestTree] = []
-    for nest in schedule.nests:
-        option = next(o for o in questions[nest.statement].options if o.mapping == nest.mapping)
-        trees.append(nest_tree(nest, option, problem))
+    trees = [nest_tree(nest, option, problem) for nest, option in chosen_options(schedule, problem)]
     # The time of each statement with a nest and a price.
     mappings = {nest.statement: nest.mapping for nest in schedule.nests}
     return Explained(

@@ -14,7 +14,7 @@ from html import escape
 from math import ceil, floor, log10, prod
 
 from isamap.plan.check.threads import in_parts
-from isamap.plan.problem import NestOption, Problem
+from isamap.plan.problem import NestOption, Problem, chosen_options
 from isamap.plan.schedule import Schedule
 from isamap.plan.time_shares import NestTime
 from isamap.report.columns import Row, bytes_text
@@ -61,13 +61,12 @@ class Roofline:
 
 def rooflines(schedule: Schedule, problem: Problem, times: Sequence[NestTime | None]) -> tuple[Roofline, ...]:
     """Return a roofline for each statement that computes on a unit, if the model reports traffic by level."""
-    nests = {nest.statement: nest for nest in schedule.nests}
+    chosen = {nest.statement: (nest, option) for nest, option in chosen_options(schedule, problem)}
     found: list[Roofline] = []
     for question, time in zip(problem.nests, times, strict=True):
-        nest = nests.get(question.statement)
-        if nest is None or time is None or not time.shares or time.total_ns <= 0:
+        if time is None or not time.shares or time.total_ns <= 0 or question.statement not in chosen:
             continue
-        option = next(o for o in question.options if o.mapping == nest.mapping)
+        nest, option = chosen[question.statement]
         if option.interval_ns > 0:
             found.append(_roofline(in_parts(nest, option), question.iterations, time, problem))
     return tuple(found)

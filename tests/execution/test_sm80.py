@@ -33,6 +33,7 @@ from isamap.machine import load_machine
 from isamap.machine.allowed import devices, headers
 from isamap.match.operand_loads.lane_accesses import lane_accesses
 from isamap.plan.check.judge import predict_registers
+from isamap.plan.problem import chosen_options
 from isamap.run.fills import make_arrays
 from isamap.run.runner import run_program
 from isamap.run.toolchain import compile_library
@@ -130,12 +131,9 @@ def test_registers_are_as_predicted(name: str, tmp_path: Path) -> None:
     assert made.schedule is not None
     assert made.program is not None
     assert made.machine is not None
-    options = {nest.statement: nest.options for nest in made.problem.nests}
     predicted = max(
-        predict_registers(
-            nest, next(o for o in options[nest.statement] if o.mapping == nest.mapping), made.problem
-        )
-        for nest in made.schedule.nests
+        predict_registers(nest, option, made.problem)
+        for nest, option in chosen_options(made.schedule, made.problem)
     )
     printed = print_kernels(made.program, made.machine)
     said = compiled(printed.source, json.loads(printed.plan)["compile"], tmp_path)

@@ -25,7 +25,7 @@ from properties.tree_price import tree_ns
 
 from isamap.plan.check import check_schedule
 from isamap.plan.cost import Const, Cost
-from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.plan.problem import NestOption, NestProblem, Problem, chosen_options
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler import AnalyticModel, CpSat, schedule
@@ -100,13 +100,7 @@ def _others(number: int) -> tuple[str, ...]:
 
 def _tree_ns(problem: Problem, found: Schedule) -> float:
     """Return the price of a schedule read off its loops."""
-    questions = {nest.statement: nest for nest in problem.nests}
-    return sum(
-        tree_ns(
-            problem, next(o for o in questions[nest.statement].options if o.mapping == nest.mapping), nest
-        )
-        for nest in found.nests
-    )
+    return sum(tree_ns(problem, option, nest) for nest, option in chosen_options(found, problem))
 
 
 @pytest.mark.parametrize(("kind", "number"), [*CASES, *FOUND])

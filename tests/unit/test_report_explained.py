@@ -19,7 +19,7 @@ from isamap.driver.explaining import explain
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.machine import load_machine
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, chosen_options
 from isamap.plan.schedule import CountedLoop, Stage, UnrolledLoop
 from isamap.report.columns import bytes_text, percent_text
 from isamap.report.explained import Explained, bound_sentence, differences, explained_json, explained_text
@@ -154,6 +154,22 @@ def test_the_roofs_of_parts_that_run_at_the_same_time_are_those_of_all_their_cor
     assert alone.peak_per_ns < roof.reached_per_ns <= roof.peak_per_ns
     for slope in roof.slopes:
         assert roof.allowed_per_ns(slope) >= roof.reached_per_ns * (1 - 1e-9)
+
+
+def test_a_statement_is_explained_by_the_option_with_its_own_parameters() -> None:
+    """The reports took the first option of a mapping: one warp a block instead of four."""
+    question = gemm(512, 512, 512)
+    found, (nest,) = schedule(question, heuristic="greedy"), question.nests
+    times = where_time_goes(found, question, MODEL)
+    (own,) = nest.options
+    options = (
+        replace(own, choose=(("warp", 1),), interval_ns=4 * own.interval_ns),
+        replace(own, choose=(("warp", 4),)),
+    )
+    several = replace(question, nests=(replace(nest, options=options),))
+    chosen = replace(found, nests=(replace(found.nests[0], choose=(("warp", 4),)),))
+    assert chosen_options(chosen, several) == ((chosen.nests[0], options[1]),)
+    assert rooflines(chosen, several, times) == rooflines(found, question, times)
 
 
 def test_the_picture_is_labelled_with_units_and_drawn_the_same_each_time() -> None:

@@ -16,7 +16,7 @@ from math import prod
 from isamap.plan.check.crossings import check_overlap, check_prefetches
 from isamap.plan.check.scratchpads import check_scratch, staged_bytes
 from isamap.plan.check.threads import check_parallel, in_parts
-from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand, chosen_options
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, slots_of
 from isamap.plan.text import blocks_words
 from isamap.source import Diagnostic
@@ -399,10 +399,7 @@ def warn_unused_capacity(schedule: Schedule, problem: Problem) -> Iterator[Diagn
     A schedule that takes at most twice the time of its issues would gain little from more of a memory. Registers
     of lanes are left out: more blocks on a core use the rest of them.
     """
-    questions = {nest.statement: nest for nest in problem.nests}
-    known = [
-        (n, next(o for o in questions[n.statement].options if o.mapping == n.mapping)) for n in schedule.nests
-    ]
+    known = chosen_options(schedule, problem)
     issued_ns = sum(
         option.interval_ns * prod(_ceildiv(axis.extent, axis.tile) for axis in option.axes)
         for _, option in known
