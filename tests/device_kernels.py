@@ -85,6 +85,7 @@ KERNELS: Mapping[str, tuple[str | Source, dict[str, int]]] = {
     "LSTM step": ("lstm_bf16", {"T": 1, "N": 3, "C": 5, "H": 17}),
     "batched": (BATCHED, {"L": 2, "M": 17, "N": 18, "K": 19}),
     "reduction": (REDUCTION, {"M": 7, "N": 45}),
+    "weights of 4 bits": ("gemm_w4_f32", {"M": 3, "N": 37, "G": 2}),
     "attention": (ATTENTION, {"L": 2, "M": 9, "N": 19, "D": 8}),
 }
 """Kernels of all kinds at odd sizes, besides plain products: shipped ones by name, and their own texts."""
@@ -147,39 +148,47 @@ def compile_for_amdgcn(files: Mapping[str, str], folder: Path) -> Path:
     return made
 
 
-def emulate(
-    kernel: Source, files: Mapping[str, str], sizes: Mapping[str, int], fill: str, folder: Path
-) -> Case:
-    """Return what comparing an emulated run with the interpreter says."""
-    bound = bind(parse_kernel(kernel), dict(sizes))
-    arrays: dict[str, Any] = dict(make_arrays(bound, fill))
-    scalars = make_scalars(bound, fill)
-    bits = {name: np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}") for name, a in arrays.items()}
-    found = launch_in_emulator(folder, {**bits, **scalars})
-    results = {
-        name: found.get(name, bits[name]).view(array.dtype).reshape(array.shape)
-        for name, array in arrays.items()
+def emulate(given: Mapping[Path, tuple[Source, Mapping[str, int]]], fill: str) -> dict[Path, Case]:
+    """Return what comparing an emulated run of each folder's kernels with the interpreter says."""
+    bounds = {folder: bind(parse_kernel(kernel), dict(sizes)) for folder, (kernel, sizes) in given.items()}
+    arrays: dict[Path, dict[str, Any]] = {at: dict(make_arrays(bound, fill)) for at, bound in bounds.items()}
+    scalars = {folder: make_scalars(bound, fill) for folder, bound in bounds.items()}
+    bits = {
+        at: {n: np.ascontiguousarray(a).view(f"u{a.dtype.itemsize}") for n, a in own.items()}
+        for at, own in arrays.items()
     }
-    return case_of(
-        ComparedResult(bound, arrays, results, dict(sizes), fill, "emulator", []), scalars, guard=False
-    )
+    found = launch_in_emulator({folder: {**own, **scalars[folder]} for folder, own in bits.items()})
+    cases: dict[Path, Case] = {}
+    for folder, bound in bounds.items():
+        results = {
+            name: found[folder].get(name, bits[folder][name]).view(array.dtype).reshape(array.shape)
+            for name, array in arrays[folder].items()
+        }
+        sizes = dict(given[folder][1])
+        made = ComparedResult(bound, arrays[folder], results, sizes, fill, "emulator", [])
+        cases[folder] = case_of(made, scalars[folder], guard=False)
+    return cases
 
 
-def launch_in_emulator(folder: Path, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays that the kernels of a folder wrote in the emulator."""
-    np.savez(folder / "arrays.npz", **arrays)
+def launch_in_emulator(given: Mapping[Path, Mapping[str, Any]]) -> dict[Path, dict[str, Any]]:
+    """Return the arrays that the kernels of each folder wrote in the emulator.
+
+    One process launches all of them, because it compiles each instruction once.
+    """
+    for folder, arrays in given.items():
+        np.savez(folder / "arrays.npz", **arrays)
     found, environment = amdgcn_compiler(), dict(os.environ)
     assert found is not None
     environment |= {"CC": found[0], "DEV": "MOCK+AMD:LLVM", "PYTHONPATH": EMULATOR}
     done = subprocess.run(
-        [sys.executable, str(LAUNCH), str(folder)],
+        [sys.executable, str(LAUNCH), *map(str, given)],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return dict(np.load(folder / "results.npz"))
+    return {folder: dict(np.load(folder / "results.npz")) for folder in given}
 
 
 def shipped(name: str) -> Source:

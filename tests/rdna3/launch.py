@@ -1,9 +1,9 @@
-"""Launch the kernels of a folder on the emulator of AMD GPUs that tinygrad's repository has.
+"""Launch the kernels of folders on the emulator of AMD GPUs that tinygrad's repository has.
 
-    CC=clang-19 DEV=MOCK+AMD:LLVM PYTHONPATH=TINYGRAD python launch.py FOLDER
+    CC=clang-19 DEV=MOCK+AMD:LLVM PYTHONPATH=TINYGRAD python launch.py FOLDER …
 
-FOLDER has `plan.json`, which `isamap compile --emit kernels` wrote, `kernels.elf`, and `arrays.npz` with each array
-and each scalar by its name. `results.npz` gets the arrays that kernels write.
+Each FOLDER has `plan.json`, which `isamap compile --emit kernels` wrote, `kernels.elf`, and `arrays.npz` with each
+array and each scalar by its name. `results.npz` gets the arrays that kernels write.
 """
 
 from __future__ import annotations
@@ -106,4 +106,5 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    for folder in sys.argv[1:]:
+        main(Path(folder))
