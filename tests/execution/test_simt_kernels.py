@@ -1,4 +1,4 @@
-"""Twenty kernels on a GPU without matrix instructions: by an OpenCL driver, and as a model of its lanes."""
+"""Twenty kernels on each GPU: as a model of its lanes, and on `opencl-simt` by an OpenCL driver as well."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from isamap.machine import load_machine, missing_features
 from tests.device_kernels import shipped
 
 SIMT = "opencl-simt"
+OTHERS = ("amd-rdna3", "nvidia-sm80", "nvidia-sm86", "nvidia-sm90")
 LAYER = {"M": 17, "N": 19, "K": 8}
 WINDOWS = {"N": 1, "H": 5, "W": 6, "C": 3, "K": 17, "R": 3, "S": 3}
 KERNELS = {
@@ -47,6 +48,18 @@ def test_lanes_compute_kernels_of_all_kinds_at_odd_sizes(kernel: str, model: boo
     sizes = KERNELS[kernel]
     prepared = prepare(Request(shipped(kernel), SIMT, sizes, heuristic="greedy", model=model))
     assert prepared.ran_on == ("model" if model else "native")
+    found = verify_case(prepared, sizes, "random")
+    assert found.ok, found.problems
+    assert found.checked.startswith("all elements")
+
+
+@pytest.mark.exhaustive(fast=11)  # each of another kernel
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("machine", OTHERS)
+def test_lanes_of_gpus_with_matrix_instructions_compute_the_same_kernels(kernel: str, machine: str) -> None:
+    sizes = KERNELS[kernel]
+    prepared = prepare(Request(shipped(kernel), machine, sizes, heuristic="greedy"))
+    assert prepared.ran_on == "model"
     found = verify_case(prepared, sizes, "random")
     assert found.ok, found.problems
     assert found.checked.startswith("all elements")
