@@ -2,13 +2,14 @@
 
     python benchmarks/gpu.py --emit -o FOLDER       where isamap is: print the kernels and the predictions
     python FOLDER/gpu.py -o FOLDER --table          where nvcc is: registers, shared bytes, spills, instructions
+    python benchmarks/gpu.py --emit --products 0 --table -o FOLDER          both, for kernels of all kinds
     python FOLDER/gpu.py -o FOLDER --minutes 10     where a GPU is: verify and measure, then write table.md
 
-The last two need Python, torch and nvcc, and no isamap. The steps: instructions tried alone, then copies of memory,
-then products of DeepBench in f16, bf16 and int8, layers with an epilogue, and attention. Where isamap is installed as
-well, networks by `torch.compile` follow, compared with its own backend. Each result is compared with torch's in f32.
-Each contender is measured in a CUDA graph, in turns. A case that was measured is a line of rows.jsonl, and is not
-measured again; a run that ends early continues when it is called again.
+The second and the last need Python, torch and nvcc, and no isamap. The steps: instructions tried alone, then
+copies of memory, then products of DeepBench in f16, bf16 and int8, layers with an epilogue, and attention. Where
+isamap is installed as well, networks by `torch.compile` follow, compared with its own backend. Each result is
+compared with torch's in f32. Each contender is measured in a CUDA graph, in turns. A case that was measured is a
+line of rows.jsonl, and is not measured again; a run that ends early continues when it is called again.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ def list_cases(count: int) -> list[tuple[str, str, Any, dict[str, int]]]:
             name: (k if isinstance(k, Source) else shipped(k), sizes) for name, (k, sizes) in KERNELS.items()
         }
         texts |= {kind: (product(*types), {"M": 67, "N": 70, "K": 53}) for kind, types in TYPES.items()}
+        in_rows = {"M": 67, "N": 68, "K": 52}  # of 16 bytes
+        texts["tf32"] = product("tf32", "f32", is_aligned=True), in_rows
         large = {"M": 512, "N": 512, "K": 512}
         texts |= {
             f"{kind} in rows": (product(*types, is_aligned=True), large)
@@ -130,6 +133,7 @@ def _print(
     from isamap.driver.printers import emit_artifact
     from isamap.driver.request import Request
     from isamap.plan.check.judge import live_registers, predict_registers
+    from isamap.plan.problem import chosen_options
     from isamap.source import IsamapError
 
     try:
@@ -143,10 +147,7 @@ def _print(
     folder.mkdir(exist_ok=True)
     for name, text in emit_artifact(made.program, made.machine, "kernels").files().items():
         (folder / name).write_text(str(text), encoding="utf-8")
-    options = {q.statement: q.options for q in made.problem.nests}
-    chosen = [
-        (n, next(o for o in options[n.statement] if o.mapping == n.mapping)) for n in made.schedule.nests
-    ]
+    chosen = chosen_options(made.schedule, made.problem)
     tiles = max(sum(live_registers(nest, option).values()) for nest, option in chosen)
     predicted = max(predict_registers(nest, option, made.problem) for nest, option in chosen)
     return {
@@ -224,8 +225,9 @@ def _instructions(image: Path) -> str:
     if lister is None:
         return "not read: no cuobjdump"
     text = subprocess.run([lister, "-sass", str(image)], capture_output=True, text=True, check=True).stdout
-    words = re.findall(r"\b(HGMMA|HMMA|IMMA|LDSM|LDGSTS|FFMA)\b", text)
-    return ", ".join(f"{word} {words.count(word)}" for word in sorted(set(words))) or "none of these"
+    words = re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ +)?(?!NOP)([A-Z][A-Z0-9]*)", text)
+    named = [word for word in ("HGMMA", "IGMMA", "HMMA", "IMMA", "LDSM", "LDGSTS", "FFMA") if word in words]
+    return ", ".join([f"{len(words)} in all", *(f"{word} {words.count(word)}" for word in named)])
 
 
 def read_cases(folder: Path) -> dict[str, Any]:
@@ -510,11 +512,11 @@ def main() -> None:
     given = parser.parse_args()
     if given.emit:
         emit(given.output, given.hw, given.products, limit_s=given.seconds, heuristic=given.heuristic)
-    elif given.table:
+    if given.table:
         text = "\n".join(tabulate(given.output)) + "\n"
         (given.output / "compiled.md").write_text(text, encoding="utf-8")
         print(text)
-    else:
+    elif not given.emit:
         text = summarise(measure_all(given.output, Gpu(given.output), given.minutes))
         (given.output / "table.md").write_text(text, encoding="utf-8")
         print(text)
