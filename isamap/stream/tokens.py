@@ -6,8 +6,9 @@ token that a unit receives from a queue is the n-th that was sent to it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from isamap.machine import Machine
 from isamap.machine.encodings import TokenQueue
@@ -28,23 +29,24 @@ class _Assignment:
 
     units: tuple[str, ...]
     queues: dict[tuple[str, str], TokenQueue]
-    coarse: frozenset[tuple[str, str]]
+    steps: Mapping[tuple[str, str], int]
+    """By queue, how many commands of its giver share a token. The default is 1."""
     clocks: list[Clock] = field(default_factory=list[Clock])
     """For each command, the commands that are certainly complete when it is, itself included."""
     unit_of: list[str] = field(default_factory=list[str])
     """By command its unit."""
-    last: dict[str, int] = field(default_factory=dict[str, int])
-    """By unit its last command so far."""
+    done: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list[int]))
+    """By unit its commands so far."""
     pairs: Pairs = field(default_factory=lambda: defaultdict(list[tuple[int, int]]))
 
     def add(self, unit: str, needed: dict[int, AccessedBytes | None]) -> None:
         """Append the next command of a unit, after the commands on which it depends."""
         number = len(self.clocks)
-        known = self.clocks[self.last[unit]] if unit in self.last else (NEVER,) * len(self.units)
+        known = self.clocks[self.done[unit][-1]] if self.done[unit] else (NEVER,) * len(self.units)
         for other in sorted(needed, reverse=True):
             giver = self.unit_of[other]
             if (giver, unit) in self.queues and known[self.units.index(giver)] < other:
-                told = self.last[giver] if (giver, unit) in self.coarse else other
+                told = self._teller(giver, other, self.steps.get((giver, unit), 1))
                 self.pairs[giver, unit].append((told, number))
                 known = later(known, self.clocks[told])
         for other, access in needed.items():
@@ -53,7 +55,14 @@ class _Assignment:
         own = self.units.index(unit)
         self.clocks.append((*known[:own], number, *known[own + 1 :]))
         self.unit_of.append(unit)
-        self.last[unit] = number
+        self.done[unit].append(number)
+
+    def _teller(self, giver: str, command: int, step: int) -> int:
+        """Return the command that pushes the token of another one: the last of `step` commands of its unit."""
+        if step == 1:
+            return command
+        own = self.done[giver]
+        return own[min(bisect_left(own, command) // step * step + step, len(own)) - 1]
 
 
 def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[Command], Tokens]:
@@ -65,35 +74,33 @@ def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[C
     if program is None or not program.queues:
         return list(commands), frozenset()
     queues = {(q.giver, q.taker): q for q in program.queues}
-    coarse: frozenset[tuple[str, str]] = frozenset()
+    steps: dict[tuple[str, str], int] = {}
     while True:
-        made = _assign_tokens(commands, machine, queues, coarse)
-        full = {key for key, queue in queues.items() if most_waiting(made, key) > queue.depth}
+        made = _assign_tokens(commands, machine, queues, steps)
+        full = {key: most for key, queue in queues.items() if (most := most_waiting(made, key)) > queue.depth}
         if not full:
             return _with_tokens(commands, made.pairs)
-        if full <= coarse:
-            giver, taker = min(full)
-            said = (
-                f"the queue of tokens from {giver} to {taker} would hold {most_waiting(made, (giver, taker))}"
-            )
-            depth = queues[giver, taker].depth
+        giver, taker = min(full)
+        if all(steps.get(key, 1) >= len(commands) for key in full):
             raise UsageProblem.of(
                 "stream-tokens",
-                f"{said}, and has room for {depth}",
+                f"the queue of tokens from {giver} to {taker} would hold {full[giver, taker]}, and has room for "
+                f"{queues[giver, taker].depth}",
                 help="try another schedule with --fix, or smaller sizes",
             )
-        coarse |= full
+        # A few commands with one token still overlap with those that wait for it.
+        steps |= {key: steps.get(key, 1) * -(-most // queues[key].depth) for key, most in full.items()}
 
 
 def _assign_tokens(
     commands: Sequence[Command],
     machine: Machine,
     queues: dict[tuple[str, str], TokenQueue],
-    coarse: frozenset[tuple[str, str]],
+    steps: Mapping[tuple[str, str], int],
 ) -> _Assignment:
     names = tuple(machine.units)
     units = [machine.instructions[c.instruction].cost.unit for c in commands]
-    made = _Assignment(names, queues, coarse)
+    made = _Assignment(names, queues, steps)
     touched = LastCommands(tuple(names.index(unit) for unit in units), len(names))
     for number, (command, unit) in enumerate(zip(commands, units, strict=True)):
         needed: dict[int, AccessedBytes | None] = {}
@@ -104,7 +111,9 @@ def _assign_tokens(
         made.add(unit, needed)
     end = machine.program.end if machine.program is not None else None
     if end is not None:
-        made.add(end.unit, dict.fromkeys(n for unit, n in made.last.items() if unit != end.unit))
+        made.add(
+            end.unit, dict.fromkeys(own[-1] for unit, own in made.done.items() if own and unit != end.unit)
+        )
     return made
 
 

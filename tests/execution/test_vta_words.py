@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from isamap.stream.encoding import decode, decode_end
 from isamap.stream.program_file import ProgramFile, read_program, write_program
 from isamap.stream.tables import contents_of
 from isamap.stream.timing import stream_time
+from isamap.stream.tokens import assign_tokens
 
 HERE = Path(__file__).resolve().parents[1]
 SHIM = HERE / "vta_simulator"
@@ -207,6 +209,27 @@ def test_time_by_tokens_is_that_of_the_event_simulator() -> None:
     assert by_tokens is not None
     simulated = simulate(made.program, made.machine, made.problem)
     assert by_tokens.total_ns == pytest.approx(simulated.total_ns, rel=0.1)
+
+
+def test_few_commands_share_a_token_of_a_short_queue(machine: Machine) -> None:
+    """The first products start before all weights are there, although the queue has room for four tokens."""
+    program = read_program(compiled(PRODUCT, {"M": 4, "N": 8, "K": 9}), "a program")
+    commands = [one.command for one in decode(program.words, machine, contents_of(program.tables))]
+    assert machine.program is not None
+    queues = tuple(replace(queue, depth=4) for queue in machine.program.queues)
+    short = replace(machine, program=replace(machine.program, queues=queues))
+
+    def waits(of: Machine) -> list[int]:
+        """Return how many loads precede each product that waits for a load."""
+        made, _ = assign_tokens(commands, of)
+        loads = accumulate(c.instruction.startswith("load_wgt") for c in made)
+        told = zip(made, loads, strict=True)
+        return [n for c, n in told if c.instruction == "gemm" and ("pop", "load") in c.tokens]
+
+    every = [c.instruction for c in commands].count("load_wgt")
+    assert every == 72
+    assert len(waits(machine)) == every
+    assert 4 <= len(waits(short)) <= every / 4, "neither a token for each load, nor one for all"
 
 
 def test_copies_of_short_tiles_are_priced_by_the_rows_that_exist() -> None:
