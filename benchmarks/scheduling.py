@@ -32,11 +32,12 @@ from typing import Any
 from scheduling_cases import Case, all_cases
 
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.request import Request, ortools_version
+from isamap.driver.request import Request
 from isamap.machine import load_machine
 from isamap.scheduler import cpsat
 from isamap.scheduler.search import splitting
 from isamap.source.process import full_collection_put_off
+from isamap.version import solver_version
 
 FIRST_S, FINAL_S, GAP = 1.0, 10.0, 0.05  # what is asked for
 WORST = 12
@@ -156,7 +157,7 @@ def _line(row: Row) -> str:
 
 def _summary(rows: Sequence[Row], seconds: float) -> list[str]:
     computer = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    versions = f"Python {platform.python_version()}, OR-Tools {ortools_version()}"
+    versions = f"Python {platform.python_version()}, OR-Tools {solver_version()}"
     head = ("cases", "first in", "by cpu", "gap in", "proved")
     times = ("first median", "worst", "final median", "worst", "greedy/best")
     lines = [

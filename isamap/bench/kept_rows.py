@@ -14,10 +14,10 @@ from dataclasses import is_dataclass
 from math import inf, sqrt
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol, TypeVar, get_type_hints
+from typing import Any, Protocol, TypeVar
 
 from isamap.source import UsageProblem, cannot_write, read_json, read_limited, replace_file
-from isamap.source.codec import has_type
+from isamap.source.codec import has_type, hints_of
 from isamap.source.progress import Watch
 from isamap.source.records import asdict, dataclass, field, fields
 
@@ -103,7 +103,7 @@ def _lines(path: Path) -> list[bytes]:
 
 def _is_of(row: object) -> bool:
     """Return whether all fields of a row have the types of its class."""
-    hints = get_type_hints(type(row))
+    hints = hints_of(type(row))
     values = [(getattr(row, name), hint) for name, hint in hints.items()]
     return all(has_type(value, hint) and (not is_dataclass(value) or _is_of(value)) for value, hint in values)
 

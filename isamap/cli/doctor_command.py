@@ -57,9 +57,9 @@ def _cache() -> str:
 
 
 def _solver() -> str:
-    from isamap.driver.request import ortools_version
+    from isamap.version import solver_version
 
-    return f"OR-Tools {ortools_version()}"
+    return f"OR-Tools {solver_version()}"
 
 
 def _compiler() -> str:

@@ -109,10 +109,10 @@ def compile_whole(
 ) -> Answer:
     """Return the files of a model's library in their folder. `report` is the place of a report on its layers."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
-    from isamap.driver.request import ortools_version
     from isamap.graph.layers import constants_by_memory, layers_of
     from isamap.graph.model_library import compile_program_of
     from isamap.graph.partition import no_room
+    from isamap.version import solver_version
 
     how, room = how_of(machines, choices, asked.host, asked.devices), asked.workspace
     if output is not None:
@@ -135,7 +135,7 @@ def compile_whole(
         summary |= {"host": made.divided.host.name, "layers": described}
         summary |= {"constants_by_memory_bytes": lying} if lying else {}
     files = dict(emitted.files)
-    files["manifest.json"] = manifest_text(summary | {"ortools": ortools_version()}, files)
+    files["manifest.json"] = manifest_text(summary | {"ortools": solver_version()}, files)
     paths = [str(path) for path in write_folder(folder, files, force=force)]
     reported = write_layers(report, described, program, force=force)
     lines = [

@@ -87,13 +87,13 @@ def emit_network(
     """Write the stream of a network to a folder, with its graph, its weights, and the C of the host's steps."""
     from isamap.cli.model_files import check_report, how_of, layer_json, read_model, where_text, write_layers
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
-    from isamap.driver.request import ortools_version
     from isamap.graph.graph_file import folder_files
     from isamap.graph.layers import layers_of
     from isamap.graph.model_library import compile_program_of, measured_machine
     from isamap.graph.network_stream import assemble_network, compile_host, host_files, least_traffic
     from isamap.stream.assemble import require_encoding
     from isamap.stream.program_file import write_program
+    from isamap.version import solver_version
 
     how = how_of(machines, choices, asked.host, asked.devices)
     require_encoding(measured_machine(how))
@@ -136,7 +136,7 @@ def emit_network(
         "least_traffic_bytes": least,
     }
     files = {**folder_files(program), **host_files(host), f"{program.name}.program": write_program(file)}
-    files["manifest.json"] = manifest_text(payload | {"ortools": ortools_version()}, files)
+    files["manifest.json"] = manifest_text(payload | {"ortools": solver_version()}, files)
     folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
     paths = [str(path) for path in write_folder(folder, files, force=force)]
     said = (

@@ -18,7 +18,7 @@ import json
 from collections.abc import Mapping
 from math import isclose
 
-from isamap.driver.request import Request, ortools_version
+from isamap.driver.request import Request
 from isamap.ir import Kernel, print_routine
 from isamap.machine import machine_digest
 from isamap.plan.check import check_schedule
@@ -30,7 +30,7 @@ from isamap.scheduler.nests.pricing import price
 from isamap.source import IsamapError, Source, add_up, replace
 from isamap.source.cache import digest, program_state, recall_content, remember_content
 from isamap.source.codec import write
-from isamap.version import __version__
+from isamap.version import __version__, solver_version
 
 PROBLEMS, SCHEDULES = "problems", "schedules"
 
@@ -70,7 +70,7 @@ def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -
         return None
     profile = request.profile.digest if request.profile else ""
     asked = (request.heuristic, request.cost_model, request.limit_s, sorted(fixed.items()), profile)
-    return digest(program_state(), ortools_version(), write(problem), json.dumps(asked))
+    return digest(program_state(), solver_version(), write(problem), json.dumps(asked))
 
 
 def recall_schedule(key: str, problem: Problem) -> Schedule | None:

@@ -15,8 +15,9 @@ from isamap.driver.cached_compilations import (
     remember,
     remember_emitted,
 )
-from isamap.driver.request import Request, ortools_version, sha256
+from isamap.driver.request import Request, sha256
 from isamap.source import Source, dataclass, replace
+from isamap.version import solver_version
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation, Seen
@@ -138,7 +139,7 @@ def describe(request: Request, made: Compilation) -> CachedOutcome:
         "kernel_sha256": sha256(request.kernel.text),
         "machine_sha256": made.machine.digest,
         "options": request.options(),
-        "ortools": ortools_version(),
+        "ortools": solver_version(),
     }
     warnings = tuple(Warned.of(w) for w in made.warnings)
     files |= _views(request, made, files["report.txt"])

@@ -8,7 +8,7 @@ from typing import Any
 from isamap.driver.cached_compilations import CachedOutcome
 from isamap.driver.compiling import describe, manifest
 from isamap.driver.pipeline import Compilation, compile_kernel
-from isamap.driver.request import Request, ortools_version, sha256
+from isamap.driver.request import Request, sha256
 from isamap.driver.stages import Watch
 from isamap.emit.c import EmittedC
 from isamap.emit.c_names import spell
@@ -22,6 +22,7 @@ from isamap.emit.dispatch import (
 from isamap.emit.lanes import emit_code
 from isamap.machine import at_one_length, load_machine
 from isamap.source import UsageProblem, replace
+from isamap.version import solver_version
 
 
 def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> CachedOutcome:
@@ -87,7 +88,7 @@ def _join_outcomes(
         "kernel_sha256": sha256(requests[0].kernel.text),
         "machine_sha256": {v.machine.name: v.machine.digest for v in variants},
         "options": requests[0].options() | {"profile": None},
-        "ortools": ortools_version(),
+        "ortools": solver_version(),
     }
     files["manifest.json"] = manifest(summary, depends, files)
     warnings = tuple(dict.fromkeys(w.text for outcome in outcomes for w in outcome.warnings))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from isamap.driver.request import Request, ortools_version, sha256
+from isamap.driver.request import Request, sha256
 from isamap.ir import Kernel, Range
 from isamap.lower.passes import steady_states
 from isamap.machine import Machine
@@ -20,7 +20,7 @@ from isamap.report.compilation import Ordered, Pipelined
 from isamap.run.child import RunProblem
 from isamap.source import Diagnostic, replace
 from isamap.source.cache import program_state
-from isamap.version import __version__
+from isamap.version import __version__, solver_version
 
 if TYPE_CHECKING:
     from isamap.scheduler import Ranking
@@ -51,7 +51,7 @@ def evaluate_schedules(
     """Return an evaluator's result for each schedule, each evaluated once. Raises: UsageProblem, MissingTool."""
     from isamap.tune.evaluating import Log, TrialInputs, evaluate_all
 
-    versions = {"isamap": __version__, "state": program_state(), "ortools": ortools_version()}
+    versions = {"isamap": __version__, "state": program_state(), "ortools": solver_version()}
     profile = trials[0].schedule.profile if trials else ""
     # A rewritten kernel is another one.
     kernel = request.kernel.text + (f"\ntransform {request.transform}" if request.transform else "")

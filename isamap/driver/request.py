@@ -30,6 +30,7 @@ from isamap.machine import machine_digest
 from isamap.source import Source, UsageProblem, is_digits, show_value, truth_value, whole_number
 from isamap.source.cache import program_state
 from isamap.source.records import dataclass, field, fields
+from isamap.version import solver_version
 
 if TYPE_CHECKING:
     from isamap.ir import Kernel, Range
@@ -486,7 +487,7 @@ def request_key(request: Request) -> str:
     """Return the sha256 of everything that the result depends on. Raises: as `machine_digest`."""
     name = request.kernel.name
     sizes = dict(sorted(request.sizes.items()))
-    parts = [program_state(), ortools_version(), machine_digest(request.machine), request.machine, name]
+    parts = [program_state(), solver_version(), machine_digest(request.machine), request.machine, name]
     parts += [request.kernel.text, json.dumps(sizes), json.dumps(request.options())]
     return sha256(json.dumps(parts))
 
@@ -494,16 +495,6 @@ def request_key(request: Request) -> str:
 def sha256(text: str) -> str:
     """Return the digest of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def ortools_version() -> str:
-    """Return the installed version of OR-Tools, without importing it."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("ortools")
-    except PackageNotFoundError:
-        return "none"
 
 
 # --- sizes of a command line ----------------------------------------------------------------------------

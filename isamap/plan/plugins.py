@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from isamap.source import UsageProblem
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
     from isamap.plan.protocols import CostModel, Evaluator, Heuristic
 
 Kind = Literal["heuristic", "cost model", "evaluator", "searcher"]
@@ -56,7 +57,7 @@ _METHODS: dict[Kind, str] = {
 
 def known_names(kind: Kind) -> tuple[str, ...]:
     """Return all available names, the built-in ones first."""
-    offered = sorted(e.name for e in entry_points(group=GROUPS[kind]))
+    offered = sorted(e.name for e in _entry_points(group=GROUPS[kind]))
     return tuple(dict.fromkeys((*BUILT_IN[kind], *offered)))
 
 
@@ -115,7 +116,7 @@ def plugin_package(plugin: object) -> str | None:
     if module.startswith("isamap."):
         return None
     for group in GROUPS.values():
-        for point in entry_points(group=group):
+        for point in _entry_points(group=group):
             if point.module == module:
                 return _package(point)
     return module
@@ -153,7 +154,13 @@ def _split_name(name: str) -> tuple[str, str]:
 
 
 def _find_entry_point(kind: Kind, name: str) -> EntryPoint | None:
-    return next(iter(entry_points(group=GROUPS[kind], name=name)), None)
+    return next(iter(_entry_points(group=GROUPS[kind], name=name)), None)
+
+
+def _entry_points(**chosen: str) -> EntryPoints:
+    from importlib.metadata import entry_points  # reads the names of all installed packages
+
+    return entry_points(**chosen)
 
 
 def _package(point: EntryPoint) -> str:

@@ -77,7 +77,7 @@ def read_value(text: str | bytes, known: Sequence[object] = ()) -> Any:
             objects.append(makers[int(which)](*values))
             given[which].append(values)
         classes = cast("list[type[Any]]", makers[len(_BUILT_IN) :])
-        all_hints = _hints_of(tuple(classes))
+        all_hints = _hints_in(tuple(classes))
         for kind, hints, rows in zip(classes, all_hints, given[len(_BUILT_IN) :], strict=True):
             if any(len(row) != len(hints) for row in rows):
                 raise TypeError(f"a row of {kind} has not {len(hints)} fields")
@@ -169,9 +169,15 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.init)
 
 
+@cache
+def hints_of(kind: type[Any]) -> dict[str, Any]:
+    """Return the annotations of a class by field. To evaluate them takes long."""
+    return get_type_hints(kind)
+
+
 @lru_cache(maxsize=256)
-def _hints_of(classes: tuple[type[Any], ...]) -> list[list[tuple[str, Any]]]:
-    """Return each field with its annotation, for each of the classes of a text. To evaluate them takes long."""
+def _hints_in(classes: tuple[type[Any], ...]) -> list[list[tuple[str, Any]]]:
+    """Return each field with its annotation, for each of the classes of a text, which may name each other."""
     names = {kind.__name__: kind for kind in classes}
     found: list[list[tuple[str, Any]]] = []
     for kind in classes:

@@ -11,10 +11,11 @@ import hashlib
 import json
 from functools import cached_property, lru_cache
 from types import NoneType
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin
 
 from isamap.machine.processor import Cpu
 from isamap.source import Source, UsageProblem, dataclass, fields, is_dataclass, read_json, show_value
+from isamap.source.codec import hints_of
 from isamap.source.numbers import Spread
 from isamap.tune.measured_parameters import (
     BandwidthFigure,
@@ -164,7 +165,7 @@ def _json(hint: Any, value: Any) -> Any:
 
 
 def _record_json(record: Any) -> dict[str, Any]:
-    kinds = get_type_hints(cast("type[Any]", type(record)))
+    kinds = hints_of(type(record))
     stored = {f.name: (getattr(record, f.name), f.default) for f in fields(record)}
     found: dict[str, Any] = {
         _NAMES.get(name, name): _json(kinds[name], value)
@@ -211,6 +212,6 @@ def _value(hint: Any, value: Any) -> Any:
 
 def _record(kind: Any, stored: dict[str, Any]) -> Any:
     """Return a record of a class from the fields in a text. Raises: as `_value`."""
-    kinds = get_type_hints(kind)
+    kinds = hints_of(kind)
     names = {_NAMES.get(f.name, f.name): f.name for f in fields(kind)}
     return kind(**{names[key]: _value(kinds[names[key]], stored[key]) for key in stored if key != _DERIVED})

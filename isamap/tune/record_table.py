@@ -17,12 +17,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin
 
 from isamap.source import Unkept, dataclass, fields
+from isamap.source.codec import hints_of
 from isamap.tune.store import safe
 
 FORMAT = 1
@@ -100,23 +100,18 @@ class RecordTable(Generic[R]):
             raise self.refuse(path, why or str(error)) from None
 
     def _tables(self) -> str:
-        hints = _hints_of(self.record)
+        hints = hints_of(self.record)
         columns = ", ".join(f"{name} {_sql_type(hints[name])}" for name in self.columns)
         first, last = ("number integer primary key, ", "") if self.is_log else ("", ", primary key (key)")
         return f"create table if not exists {self.name} ({first}{columns}{last});\n{self.more}"
 
     def _parse(self, row: Sequence[Any]) -> R:
-        hints = _hints_of(self.record)
+        hints = hints_of(self.record)
         try:
             pairs = zip(self.columns, row, strict=True)
             return self.record(**{n: json.loads(v) if _is_mapping(hints[n]) else v for n, v in pairs})
         except (ValueError, TypeError) as error:
             raise sqlite3.DatabaseError(f"a record cannot be read: {error}") from None
-
-
-@cache
-def _hints_of(record: type) -> dict[str, Any]:
-    return get_type_hints(record)
 
 
 def _is_mapping(hint: object) -> bool:
