@@ -3,6 +3,10 @@
     python benchmarks/onnx_nodes.py                        all of them, by two processes
     python benchmarks/onnx_nodes.py Conv 'Reduce*'         those of some operators
     python benchmarks/onnx_nodes.py --write                and docs/onnx-operators.md from what came out
+    python benchmarks/onnx_nodes.py --laid permuted        with inputs and results in another order of axes
+
+`--laid part` gives inputs that are parts of larger tensors, and `--laid computed` inputs and results that elementwise
+operations compute and read.
 
 Tests that write an operator out as others (`expanded`) are left out. A test that gives sizes as an input, as
 the shape of a Reshape, is compiled with that input as a constant; the table counts these by themselves.
@@ -11,16 +15,17 @@ the shape of a Reshape, is compiled with that input as a constant; the table cou
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import sys
 import tempfile
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -37,6 +42,7 @@ from isamap.source import IsamapError
 
 STORED = {"int4": "int8", "uint4": "uint8"}
 """Types whose elements arrays of isamap have in a byte each; those that the language lacks are compared as bytes."""
+LAYOUTS = ("permuted", "part", "computed")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "onnx-operators.md"
 
 
@@ -66,6 +72,73 @@ def cases() -> dict[str, Any]:
     return {case.name: case for case in found if "expanded" not in case.name}
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An operator between a tensor of a test and the model's input or result.
+
+    `outside` makes the model's array of the test's. `constants` are further inputs of the operator.
+    """
+
+    operator: str
+    attributes: Mapping[str, Any]
+    constants: Mapping[str, Sequence[int]]
+    outside: Callable[[Any], Any]
+
+
+def change_of(layout: str, value: Any, version: int, *, is_input: bool) -> Change | None:
+    """Return the change that a layout of `LAYOUTS` makes to a tensor, or None for none."""
+    if layout == "permuted" and value.ndim > 1:
+        order = [*range(1, value.ndim), 0]
+        back = [order.index(n) for n in range(value.ndim)]
+        return Change(
+            "Transpose", {"perm": order if is_input else back}, {}, partial(np.transpose, axes=back)
+        )
+    if layout == "computed" and value.dtype in (np.float32, np.float64) and value.ndim:
+        return Change("Neg", {}, {}, np.negative)
+    if layout == "part" and is_input and value.size and value.ndim and version >= 10:
+        cut = {"starts": [1] * value.ndim, "ends": [n + 1 for n in value.shape], "axes": range(value.ndim)}
+        return Change("Slice", {}, cut, partial(np.pad, pad_width=1, mode="wrap"))
+    return None
+
+
+def lay_out(case: Any, layout: str) -> Any:
+    """Return a test with tensors in a layout of `LAYOUTS`. Models with control flow are left as they are."""
+    onnx: Any = import_module("onnx")
+    made = copy.copy(case)
+    made.model = onnx.ModelProto.FromString(case.model.SerializeToString())
+    made.data_sets = [(list(inputs), list(expected)) for inputs, expected in case.data_sets]
+    graph, nodes = made.model.graph, list(made.model.graph.node)
+    version = next((o.version for o in made.model.opset_import if not o.domain), 0)
+    if any(a.HasField("g") or a.graphs for node in nodes for a in node.attribute):
+        return case
+    for column, ports in enumerate((graph.input, graph.output)):
+        for place, port in enumerate(ports):
+            given = [data[column][place] for data in made.data_sets if place < len(data[column])]
+            if not port.type.HasField("tensor_type") or {type(value) for value in given} != {np.ndarray}:
+                continue
+            change = change_of(layout, given[0], version, is_input=column == 0)
+            if change is None or len({value.shape for value in given}) > 1:
+                continue
+            inside = f"{port.name}_inside"
+            for node in nodes:
+                for names in (node.input, node.output):
+                    names[:] = [inside if name == port.name else name for name in names]
+            more = [f"{port.name}_{word}" for word in change.constants]
+            for name, numbers in zip(more, change.constants.values(), strict=True):
+                graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers, np.int64), name))
+            ends = (port.name, inside) if column == 0 else (inside, port.name)
+            node = onnx.helper.make_node(change.operator, [ends[0], *more], [ends[1]], **change.attributes)
+            nodes = [node, *nodes] if column == 0 else [*nodes, node]
+            for data in made.data_sets:
+                data[column][place] = change.outside(data[column][place])
+            sizes = made.data_sets[0][column][place].shape
+            kind = port.type.tensor_type.elem_type
+            port.CopyFrom(onnx.helper.make_tensor_value_info(port.name, kind, sizes))
+    del graph.node[:], graph.value_info[:]
+    graph.node.extend(nodes)
+    return made
+
+
 def operators_of(case: Any) -> tuple[str, ...]:
     """Return the operators of a test's model."""
     return tuple(sorted({node.op_type for node in case.model.graph.node}))
@@ -89,10 +162,12 @@ def imported(case: Any) -> tuple[Imported, tuple[str, ...]]:
         constants |= {name: given[name] for name in reference}
 
 
-def run_case(name: str, machine: str = "generic-c") -> Result:
-    """Return what comes of a test."""
+def run_case(name: str, machine: str = "generic-c", layout: str = "") -> Result:
+    """Return what comes of a test, with its tensors in a layout of `LAYOUTS` where one is named."""
     case = cases()[name]
     operators = operators_of(case)
+    if layout:
+        case = lay_out(case, layout)
     try:
         found, constants = imported(case)
         compiled = compile_model(found, machine, jobs=1)
@@ -144,13 +219,13 @@ def difference(result: Any, reference: Any, rtol: float, atol: float, *, is_tran
     return f"differs by {np.nanmax(np.abs(one - other)):.3g}"
 
 
-def run_all(names: Sequence[str], machine: str, jobs: int) -> Iterable[Result]:
+def run_all(names: Sequence[str], machine: str, jobs: int, layout: str = "") -> Iterable[Result]:
     """Return the results of tests, by so many processes."""
     if jobs == 1:
-        yield from (run_case(name, machine) for name in names)
+        yield from (run_case(name, machine, layout) for name in names)
         return
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        waiting = {pool.submit(run_case, name, machine): name for name in names}
+        waiting = {pool.submit(run_case, name, machine, layout): name for name in names}
         for done in as_completed(waiting):
             try:
                 yield done.result()
@@ -203,6 +278,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--hw", default="generic-c")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--names", default="*", help="a pattern of tests")
+    parser.add_argument("--laid", choices=LAYOUTS, default="", help="a layout of inputs and results")
     parser.add_argument("--write", action="store_true", help="write docs/onnx-operators.md")
     parser.add_argument("--to", default=str(Path(tempfile.gettempdir()) / "onnx_nodes.json"))
     asked = parser.parse_args(words)
@@ -214,7 +290,7 @@ def main(words: Sequence[str]) -> int:
     ]
     chosen.sort(key=lambda name: crc32(name.encode()))  # long ones are spread over the run
     results: list[Result] = []
-    for result in run_all(chosen, asked.hw, asked.jobs):
+    for result in run_all(chosen, asked.hw, asked.jobs, asked.laid):
         results.append(result)
         if len(results) % 50 == 0:
             print(f"{len(results)} of {len(chosen)}", flush=True)

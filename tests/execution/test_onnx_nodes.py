@@ -43,6 +43,21 @@ def test_as_many_tests_of_an_operator_are_right_as_the_page_says(operator: str) 
     assert sum(r.outcome == "right" for r in results) == ROWS[operator]
 
 
+@pytest.mark.exhaustive(fast=3)
+@pytest.mark.parametrize("layout", ["permuted", "part", "computed"])
+@pytest.mark.parametrize("operator", ROWS)
+def test_results_are_right_in_every_layout_of_inputs_and_results(operator: str, layout: str) -> None:
+    nodes = runner()
+    names = [name for name, case in nodes.cases().items() if ", ".join(nodes.operators_of(case)) == operator]
+    results = [nodes.run_case(name, layout=layout) for name in names]
+    assert [(r.name, r.why) for r in results if r.outcome in ("wrong", "failed")] == []
+
+
+def test_a_norm_across_channels_reads_an_image_whose_channels_are_last() -> None:
+    result = runner().run_case("test_lrn", layout="permuted")
+    assert (result.outcome, result.why) == ("right", "")
+
+
 def test_the_page_counts_what_its_table_does() -> None:
     total, right = (int(n) for n in re.findall(r"Of ([0-9]+) tests, ([0-9]+) are right", PAGE)[0])
     rows = re.findall(r"^\| [A-Za-z0-9, ]+? \| ([0-9]+) \| ([0-9]+) \|", PAGE, re.MULTILINE)

@@ -102,7 +102,7 @@ def look_up_bytes(o: Applied, x: Value, table: Value) -> Value:
     y = text.write(table.dtype, (x.count,))
     (at,), loops = axes_of(y.shape)
     place = f"{codes.at([at])} + {-low}" if low else codes.at([at])
-    text.loop(loops, f"{y.at([at])} = {found.name}[{place}];")
+    text.loop(loops, f"{y.at([at])} = {found.at([place])};")
     return replace(text.done(), shape=x.shape).ordered(x.order)
 
 

@@ -230,7 +230,7 @@ def _one_hot(o: Applied) -> Value:
     whole = cast(place, "i64").text if not DTYPES[indices.dtype].is_float else f"sat_i64({place.text})"
     pair = text.read(values)
     chosen = f"select({whole} < 0, {whole} + {depth}, {whole}) == i64({at[axis]})"
-    text.loop(loops, f"{y.at(at)} = select({chosen}, {pair.name}[1], {pair.name}[0]);")
+    text.loop(loops, f"{y.at(at)} = select({chosen}, {pair.at(['1'])}, {pair.at(['0'])});")
     return text.done()
 
 

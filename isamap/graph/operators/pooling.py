@@ -267,11 +267,11 @@ def _col2im(o: Applied) -> Value:
     ]
     text.loop(
         over,
-        f"{total.name}[{', '.join([*from_[:2], *index])}] += {cast(columns.term(from_), total.dtype).text};",
+        f"{total.at([*from_[:2], *index])} += {cast(columns.term(from_), total.dtype).text};",
     )
     at, loops = axes_of(y.shape)
     inner = [f"{p} + {b}" for p, b in zip(at[2:], found.before, strict=True)]
-    value = TextTerm(f"{total.name}[{', '.join([*at[:2], *inner])}]", total.dtype)
+    value = total.term([*at[:2], *inner])
     text.loop(loops, f"{y.at(at)} = {cast(value, y.dtype).text};")
     return text.done()
 
@@ -446,7 +446,7 @@ def _conv_transpose(o: Applied) -> Value:
     there = [f"{p}*{s} + {t}*{d}" for p, s, t, d in zip(pixels[3:], strides, taps, dilations, strict=True)]
     left = cast(image.term(pixels), inside).text
     right = cast(kernels.term([pixels[1], pixels[2], k, *taps]), inside).text
-    target = f"{total.name}[{', '.join(index_kept([pixels[0], pixels[1], k, *there], total.shape, 3))}]"
+    target = total.at([pixels[0], pixels[1], k, *there])
     text.loop({**over, **of_filter, **inner}, f"{target} += {left} * {right};")
     at, loops = axes_of(y.shape)
     index = [*at[:3], *(f"{p} + {b}" for p, b in zip(at[3:], before, strict=True))]

@@ -478,8 +478,9 @@ def _lrn(o: Applied) -> Value:
     at, whole = axes_of(x.shape)
     total = text.temp("f64", x.shape)
     before = (size - 1) // 2
-    there = f"{image.name}[{', '.join([at[0], f'{at[1]} + c - {before}', *at[2:]])}] else 0"
-    pixel = f"f64({there})" if x.dtype != "f64" else f"({there})"
+    pixel = cast(
+        TextTerm(image.filled([at[0], f"{at[1]} + c - {before}", *at[2:]], "0"), x.dtype), "f64"
+    ).text
     text.loop(whole, f"{total.at(at)} = 0;")
     text.loop({**whole, "c": size}, f"{total.at(at)} += {pixel} * {pixel};") if size > 1 else text.loop(
         whole, f"{total.at(at)} = f64({image.at(at)}) * f64({image.at(at)});"
