@@ -40,7 +40,7 @@ def main(folder: Path, first: int, step: int, words: list[str]) -> dict[str, obj
     for number in kills:
         # Sizes of its own, so that nothing is taken from the cache.
         _run(folder, [*words, "-D", f"M={6 + number}"], number)
-        findings += [(number, text) for text in _not_whole(folder)]
+        findings += [(number, text) for text in not_whole(folder)]
     _run(folder, [*words, "-D", "M=4"], NEVER)
     findings += [(NEVER, f"left beside the folder: {p.name}") for p in folder.iterdir() if p.name[0] == "."]
     return {"operations": operations, "kills": len(kills), "findings": findings}
@@ -88,7 +88,7 @@ def _be_killed(folder: Path, words: list[str], kill_at: int, tell: int) -> None:
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
-def _not_whole(folder: Path) -> Iterator[str]:
+def not_whole(folder: Path) -> Iterator[str]:
     """Yield what of the output folder, the cache and the databases is damaged or missing."""
     out = folder / "out"
     if not out.is_dir():

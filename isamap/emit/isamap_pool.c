@@ -140,17 +140,19 @@ static void parallel_for(isamap_pool *face, int64_t parts, void (*body)(void *, 
   for (int64_t part = 0; part < parts; part++) body(argument, part);
 }
 
-/* Ends the workers that were started, and all that they had. */
-static void end(owned_pool *pool, int started) {
-  pthread_mutex_lock(&pool->lock);
-  atomic_store(&pool->stop, true);
-  pthread_cond_broadcast(&pool->work);
-  pthread_mutex_unlock(&pool->lock);
+/* Ends the workers that were started, and gives back what was made: locks and conditions by their number. */
+static void end(owned_pool *pool, int started, int made) {
+  if (started > 0) {
+    pthread_mutex_lock(&pool->lock);
+    atomic_store(&pool->stop, true);
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->lock);
+  }
   for (int place = 1; place <= started; place++) pthread_join(pool->seats[place].thread, NULL);
-  pthread_cond_destroy(&pool->work);
-  pthread_cond_destroy(&pool->done);
-  pthread_mutex_destroy(&pool->lock);
-  pthread_mutex_destroy(&pool->in_use);
+  if (made > 3) pthread_cond_destroy(&pool->done);
+  if (made > 2) pthread_cond_destroy(&pool->work);
+  if (made > 1) pthread_mutex_destroy(&pool->lock);
+  if (made > 0) pthread_mutex_destroy(&pool->in_use);
   free(pool->seats);
   free(pool);
 }
@@ -161,23 +163,24 @@ isamap_pool *isamap_pool_create(int threads) {
   owned_pool *pool = calloc(1, sizeof *pool);
   if (pool == NULL) return NULL;
   pool->seats = aligned_alloc(LINE, room);
-  if (pool->seats == NULL) {
-    free(pool);
+  int made = 0;
+  if (pool->seats != NULL && pthread_mutex_init(&pool->in_use, NULL) == 0) made = 1;
+  if (made == 1 && pthread_mutex_init(&pool->lock, NULL) == 0) made = 2;
+  if (made == 2 && pthread_cond_init(&pool->work, NULL) == 0) made = 3;
+  if (made == 3 && pthread_cond_init(&pool->done, NULL) == 0) made = 4;
+  if (made < 4) {
+    end(pool, 0, made);
     return NULL;
   }
   memset(pool->seats, 0, room);
   pool->face.parallel_for = parallel_for;
-  pthread_mutex_init(&pool->in_use, NULL);
-  pthread_mutex_init(&pool->lock, NULL);
-  pthread_cond_init(&pool->work, NULL);
-  pthread_cond_init(&pool->done, NULL);
   pool->workers = workers; /* before a thread reads it */
   for (int place = 1; place <= workers; place++) {
     seat *own = &pool->seats[place];
     own->pool = pool;
     own->place = place;
     if (pthread_create(&own->thread, NULL, worker, own) != 0) {
-      end(pool, place - 1);
+      end(pool, place - 1, made);
       return NULL;
     }
   }
@@ -187,5 +190,5 @@ isamap_pool *isamap_pool_create(int threads) {
 void isamap_pool_destroy(isamap_pool *face) {
   if (face == NULL) return;
   owned_pool *pool = (owned_pool *)(void *)face;
-  end(pool, pool->workers);
+  end(pool, pool->workers, 4);
 }

@@ -15,7 +15,7 @@ typedef struct {
   int status, race, diverged;
   int64_t lane, block, epoch, together, arrived, in_flight;
   uint64_t random;
-  isamap_access *accesses;
+  isamap_access *accesses, unseen; /* `unseen`: of a place for which no memory is left */
   size_t room, used;
   ucontext_t host, *lanes;
   int64_t *waits_at, *order, *ended, *arrived_products;
@@ -85,14 +85,19 @@ static isamap_access *isamap_access_of(isamap_device *d, uintptr_t place) {
   if (found->place != 0) return found;
   if (2 * ++d->used > d->room) {
     isamap_access *more = calloc(2 * d->room, sizeof *more);
-    if (more == NULL) abort();
-    for (size_t at = 0; at < d->room; at++) {
-      if (d->accesses[at].place != 0) *isamap_slot(more, 2 * d->room, d->accesses[at].place) = d->accesses[at];
+    if (more == NULL) {
+      d->status = ISAMAP_DEVICE_FAILED;
+      d->used--;
+      found = &d->unseen;
+    } else {
+      for (size_t at = 0; at < d->room; at++) {
+        if (d->accesses[at].place != 0) *isamap_slot(more, 2 * d->room, d->accesses[at].place) = d->accesses[at];
+      }
+      free(d->accesses);
+      d->accesses = more;
+      d->room *= 2;
+      found = isamap_slot(d->accesses, d->room, place);
     }
-    free(d->accesses);
-    d->accesses = more;
-    d->room *= 2;
-    found = isamap_slot(d->accesses, d->room, place);
   }
   *found = (isamap_access){place, ISAMAP_NONE, 0, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, ISAMAP_NONE, 0, 0};
   return found;
@@ -285,14 +290,14 @@ static void isamap_launch(
   d->shown = calloc((size_t)lanes, sizeof *d->shown);
   char *stacks = malloc((size_t)lanes * ISAMAP_STACK);
   int64_t *order = calloc((size_t)blocks, sizeof *order);
-  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !d->ready || !d->shown || !d->ended || !d->arrived_products || !d->sums || !stacks || !order) abort();
-  const int64_t all = isamap_shuffle(d, order, blocks);
-  for (int64_t at = 0; at < all && !d->diverged; at++) {
+  if (!d->accesses || !d->lanes || !d->waits_at || !d->order || !d->ready || !d->shown || !d->ended || !d->arrived_products || !d->sums || !stacks || !order) d->status = ISAMAP_DEVICE_FAILED;
+  const int64_t all = d->status == 0 ? isamap_shuffle(d, order, blocks) : 0;
+  for (int64_t at = 0; at < all && d->status == 0 && !d->diverged; at++) {
     d->block = order[at];
     isamap_run_block(d, lanes, stacks);
   }
-  if (d->diverged) d->status = ISAMAP_DIVERGED;
-  else if (d->race) d->status = ISAMAP_RACE;
+  if (d->status == 0 && d->diverged) d->status = ISAMAP_DIVERGED;
+  if (d->status == 0 && d->race) d->status = ISAMAP_RACE;
   free(order);
   free(stacks);
   free(d->order);
