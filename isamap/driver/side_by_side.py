@@ -128,21 +128,27 @@ def done_on_cluster(
     another version of isamap or none.
     """
     with _client(address) as (distributed, client):
-        left, numbers = enumerate(requests), dict[Any, int]()
+        left, asked = enumerate(requests), dict[Any, tuple[int, Work]]()
 
-        def submit(count: int) -> list[Any]:
+        def submit(pieces: Iterable[tuple[int, Work]]) -> list[Any]:
             # `pure`: work that is equal would be done once, and counted once
-            made = {client.submit(do, one, pure=False): number for number, one in islice(left, count)}
-            numbers.update(made)
+            made = {client.submit(do, one, pure=False): (number, one) for number, one in pieces}
+            asked.update(made)
             return list(made)
 
-        running = distributed.as_completed(submit(AHEAD_THERE), loop=client.loop)
+        running = distributed.as_completed(submit(islice(left, AHEAD_THERE)), loop=client.loop)
         for future in running:
-            if future.status != "finished":
+            number, one = asked.pop(future)
+            if future.status == "finished":
+                yield number, future.result()
+                future.release()
+                running.update(submit(islice(left, 1)))
+            elif future.status == "error":
                 raise _refuse_address(address, f"a job of it failed: {future.exception()!r}")
-            yield numbers.pop(future), future.result()
-            future.release()
-            running.update(submit(1))
+            elif client.status in ("closing", "closed"):
+                raise _refuse_address(address, "its scheduler ended")
+            else:  # lost with the worker that had finished it, or with the connection to the scheduler
+                running.update(submit([(number, one)]))
 
 
 @contextmanager
@@ -166,15 +172,13 @@ def _client(address: str) -> Generator[tuple[Any, Any]]:
 
 
 def _check_workers(address: str, client: Any) -> None:
-    """Check that all connected workers have the same isamap as this process."""
-    try:
-        versions: dict[str, str] = client.run(version)
-    except Exception as error:  # noqa: BLE001 - whatever a worker raises that cannot import isamap
-        raise _refuse_address(address, f"a worker cannot run isamap: {error!r}") from None
-    others = {where: found for where, found in versions.items() if found != __version__}
-    if others:
-        where, found = next(iter(others.items()))
-        raise _refuse_address(address, f"the worker {where} has isamap {found}, this is {__version__}")
+    """Check that all connected workers have the same isamap as this process. A worker that is lost has none."""
+    answers: dict[str, str | Exception] = client.run(version, on_error="return")
+    for where, found in answers.items():
+        if isinstance(found, Exception) and not isinstance(found, OSError):
+            raise _refuse_address(address, f"a worker cannot run isamap: {found!r}")
+        if isinstance(found, str) and found != __version__:
+            raise _refuse_address(address, f"the worker {where} has isamap {found}, this is {__version__}")
 
 
 def version() -> str:

@@ -79,7 +79,8 @@ class Tournament:
 
         Raises: MissingTool if the machine is not here.
         """
-        missing = range(len(self.rounds()), self.count)
+        stored = self.rounds()
+        missing = [number for number in range(self.count) if number not in stored]
         if missing:
             self._play(trials, missing)
         return tuple(_evaluation(self.rounds(), schedule_digest(trial)) for trial in trials)
@@ -94,12 +95,10 @@ class Tournament:
             return {**self.winners.rounds(self.question), **self.played}
         return self.played
 
-    def _play(self, trials: Sequence[Trial], numbers: range) -> None:
+    def _play(self, trials: Sequence[Trial], numbers: Sequence[int]) -> None:
         if self.spread is not None:
-            for batch in (
-                range(numbers.start, TRIED_ROUNDS),
-                range(max(TRIED_ROUNDS, numbers.start), numbers.stop),
-            ):
+            for is_first in (True, False):
+                batch = [number for number in numbers if (number < TRIED_ROUNDS) == is_first]
                 self._play_away(trials, batch, self.spread)
             return
         contenders = _warm_contenders(trials)
@@ -109,7 +108,7 @@ class Tournament:
             playing = still_playing(tuple(contenders), self.rounds())
             self._keep(number, {name: contenders[name].turn(self.seconds) for name in playing})
 
-    def _play_away(self, trials: Sequence[Trial], numbers: range, spread: Spread) -> None:
+    def _play_away(self, trials: Sequence[Trial], numbers: Sequence[int], spread: Spread) -> None:
         """Play rounds on other computers with this processor, each round on one of them."""
         playing = still_playing([schedule_digest(trial) for trial in trials], self.rounds())
         own = tuple(trial for trial in trials if schedule_digest(trial) in playing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from isamap.scheduler import AnalyticModel
 from isamap.scheduler.search.varied import vary_schedule
 from isamap.source import UsageProblem
 from isamap.tune import tournament
-from isamap.tune.tournament import Tournament, schedule_digest, standing
+from isamap.tune.tournament import Away, Tournament, schedule_digest, standing
 from isamap.tune.winners import Winner, Winners
 
 INF = float("inf")
@@ -124,6 +125,23 @@ def test_the_hopeless_play_three_rounds(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(tournament, "make_contender", fixed)
     Tournament(Winners.open(), "q").evaluate_together(trials)
     assert [turns.count(ns) for ns in (10.0, 11.5, 10.9)] == [9, 3, 9]
+
+
+def test_rounds_that_came_back_out_of_order_are_not_played_again() -> None:
+    trials = [_trial(schedule) for schedule in _schedules(2)]
+    costs = {schedule_digest(trial): 10.0 for trial in trials}
+    sent: list[int] = []
+
+    def backwards(away: Sequence[Away]) -> Iterator[tuple[int, Mapping[str, float]]]:
+        sent.append(len(away))
+        yield from ((number, costs) for number in reversed(range(len(away))))
+
+    winners = Winners.open()
+    for number in (0, 3):  # those of a driver that was killed
+        winners.add_round("q", number, costs)
+    Tournament(winners, "q", spread=backwards).evaluate_together(trials)
+    assert sent == [2, 5]
+    assert sorted(winners.rounds("q")) == list(range(9))
 
 
 def _trial(schedule: Schedule) -> Trial:
