@@ -69,8 +69,8 @@ _CODES = """kernel {name}(M, B) {{
   out y: f32[M];
   for m in M {{ y[m] = 0; }}
   for m in M, b in B, i in 16 {{
-    y[m] += powers[e[m*B + b]] * ({cast}(codes[w[(m*B + b) * 16 + i] % 16]) * x[b, i]
-      + {cast}(codes[w[(m*B + b) * 16 + i] / 16]) * x[b, i + 16]);
+    y[m] += powers[e[m*B + b]] * fma({cast}(codes[w[(m*B + b) * 16 + i] % 16]), x[b, i],
+      {cast}(codes[w[(m*B + b) * 16 + i] / 16]) * x[b, i + 16]);
   }}
 }}"""
 TABLE = _CODES.format(name="mxfp4", dtype="f32", cast="")

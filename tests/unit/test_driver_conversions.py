@@ -1,4 +1,4 @@
-"""Conversions between number types are performed on several elements at once, on every processor with vectors."""
+"""Conversions and fused products are computed on several elements at once, on every processor with vectors."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ SCALAR = {
 }
 """The conversions that a description performs one element at a time, with the reason."""
 
+SCALAR_FUSED = {
+    "wasm-simd128": "its SIMD has no fused product",
+    "riscv-rvv": "with three loads, vectors take longer than scalar code by the costs of the X60",
+}
+"""The machines that compute `fma` one element at a time, with the reason."""
+
 
 def conversions() -> list[str]:
     """Return all conversions between two types: exact ones, and those that saturate or wrap."""
@@ -78,3 +84,16 @@ def test_numbers_change_their_type_in_lanes(hw: str) -> None:
     scalar = {one for at, one in enumerate(every) if any(f"`y{at}[n] =" in w.message for w in found)}
     expected, reason = SCALAR.get(hw, (set[str](), ""))
     assert scalar == expected, reason
+
+
+@pytest.mark.exhaustive(fast=3)
+@pytest.mark.parametrize("hw", of_processors())
+def test_products_and_sums_rounded_once_are_computed_in_lanes(hw: str) -> None:
+    text = """kernel fused(N) {
+      in a: f32[N]; in b: f32[N]; in c: f32[N]; out y: f32[N]; in d: f64[N]; out z: f64[N];
+      for n in N { y[n] = fma(a[n], b[n], c[n]); }
+      for n in N { z[n] = fma(d[n], d[n], d[n]); }
+    }"""
+    request = Request(Source("k.ir", text), hw, {"N": 64}, heuristic="greedy")
+    scalar = [w for w in compile_kernel(request, "schedule").warnings if w.code == "scalar-only"]
+    assert len(scalar) == (2 if hw in SCALAR_FUSED else 0), SCALAR_FUSED.get(hw, "")
