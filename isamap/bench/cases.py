@@ -1,7 +1,7 @@
 """The common part of all kinds of benchmarked cases: suites, selection of rows, and element types.
 
-A kind of cases (`kind.py`) has rows of its own: products (`products.py`), recurrent layers (`cells.py`),
-convolutions (`convolutions.py`).
+A kind of cases (`kind.py`) has rows of its own: products (`product_cases.py`), recurrent layers (`cells.py`),
+convolutions (`convolution_cases.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     CaseKind("recurrent layer", …, libraries={"isamap": …, "torch": …})
 
-A module of a kind creates one, and `kinds.py` lists them. `measure.py` asks it for a row's kernel and
+A module of a kind creates one, and `kinds.py` lists them. `campaign.py` asks it for a row's kernel and
 arrays, for the least bytes that the row moves, and whether a contender's result is right.
 """
 

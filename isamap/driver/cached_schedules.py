@@ -38,7 +38,7 @@ PROBLEMS, SCHEDULES = "problems", "schedules"
 def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
     """Return the sha256 of everything on which a problem depends. `kernel` has bound sizes and explicit guards.
 
-    `extent` says which mappings it has. A cost model decides about the others. Raises: as `machine_digest`.
+    `extent` is how many of the mappings it has. A cost model selects them. Raises: as `machine_digest`.
     """
     return digest(
         program_state(),

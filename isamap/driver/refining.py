@@ -24,7 +24,7 @@ from isamap.version import __version__, solver_version
 
 if TYPE_CHECKING:
     from isamap.scheduler import Ranking
-    from isamap.tune.evaluating import EvaluatedSchedule, Log
+    from isamap.tune.evaluating import EvaluatedSchedule
 
 
 RUNNERS_UP = 5
@@ -41,12 +41,7 @@ def rank_schedules(request: Request, problem: Problem) -> Ranking:
 
 
 def evaluate_schedules(
-    request: Request,
-    trials: Sequence[Trial],
-    evaluator: str | Evaluator,
-    *,
-    again: bool = False,
-    log: Log | None = None,
+    request: Request, trials: Sequence[Trial], evaluator: str | Evaluator, *, again: bool = False
 ) -> tuple[EvaluatedSchedule, ...]:
     """Return an evaluator's result for each schedule, each evaluated once. Raises: UsageProblem, MissingTool."""
     from isamap.tune.evaluating import Log, TrialInputs, evaluate_all
@@ -58,7 +53,7 @@ def evaluate_schedules(
     setting = TrialInputs(sha256(kernel), versions, profile)
     found = load_evaluator(evaluator) if isinstance(evaluator, str) else evaluator
     model = load_cost_model(request.cost_model)
-    return evaluate_all(trials, found, model, setting, log or Log.open(), again=again)
+    return evaluate_all(trials, found, model, setting, Log.open(), again=again)
 
 
 def searched_schedule(

@@ -31,15 +31,10 @@ def finish_program(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     return program
 
 
-def pack_and_finish(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program with its workspace packed, ready for emission."""
-    return finish_program(pack_workspace(program, machine), machine)
-
-
 def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     """Return the program with offsets for its buffers. Buffers with disjoint lifetimes may share bytes.
 
-    So are those that pack its operands.
+    The programs that pack its operands get offsets as well.
     """
     from isamap.scheduler.memory.allocation import pack
 

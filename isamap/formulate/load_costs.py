@@ -323,7 +323,7 @@ def _shares(
 
 
 def lanes_ns(tile: Tile, acc: OperandTile, search: MoveSearch) -> float | None:
-    """Return the time of lanes that start from 0, are stored and added up, or None if impossible.
+    """Return the time to fill lanes with 0, to store them, and to add them up, or None if impossible.
 
     Units: nanoseconds.
     """

@@ -5,8 +5,8 @@ statements. `C[m, n] += A[m, k] * B[k, n]` is
 
     Assign(Read("C", (m, n)), "add", Call("mul", (Read("A", (m, k)), Read("B", (k, n)))))
 
-Two leaves are in other modules: `index.py` has `Index`, a subscript or an extent as a polynomial, whose atoms are
-names and those of `atoms.py` (`FloorDiv`, `Mod`, `MinMax`, `Element` of an array). `dtypes.py` has the number types.
+Two leaves are in other modules: `index.py` has `Index`, a subscript or an extent as a polynomial, and its atoms:
+names, `FloorDiv`, `Mod`, `MinMax`, and `Element` of an array. `dtypes.py` has the number types.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ class Operand:
     """A typed array of a routine.
 
     Shapes: `shape` in elements, outermost first. Units: `strides` in elements, one per axis, None for an axis
-    whose stride any value may have; None altogether means dense row-major. `outside` says what an output
-    holds where the statements did not write. `given` is the shape that callers give, where neighbouring
-    dimensions of it have become one: the array is dense then. Indices may
+    whose stride any value may have; None altogether means dense row-major. `outside` is the content of an
+    output where the statements do not write. If neighbouring dimensions were fused to one, `given` is the shape
+    before that, which callers still give. Such an array is dense. Indices may
     be made of an input that has a `domain`.
     """
 

@@ -220,7 +220,7 @@ def read_cost(
 ) -> Cost:
     """Return the cost of an instruction. Cycles become time by the clock. Raises: SpecProblem.
 
-    Of an instruction that was refused, whose parameters are not known, only numbers are checked.
+    Without an instruction, because it was refused, parameters are unknown and only numbers are checked.
     """
     found: list[Diagnostic] = []
 

@@ -171,7 +171,7 @@ def _buffer(cells: Mapping[str, str], expected: int, given: int, span: Span) -> 
         return Diagnostic("buffers-row", "this buffer has no id", span)
     lower, upper, size = (numbers[c] for c in COLUMNS[1:])
     if lower >= upper:
-        return Diagnostic("buffers-row", f"upper is {upper}: a buffer lives from lower, {lower}, on", span)
+        return Diagnostic("buffers-row", f"`upper` is {upper}, which is not after `lower`, {lower}", span)
     if size < 1 or numbers[ALIGNMENT] < 1:
         return Diagnostic("buffers-row", "size and alignment are at least 1", span)
     return PlacedBuffer(cells["id"].strip(), lower, upper, size, numbers[ALIGNMENT])

@@ -350,7 +350,7 @@ class Spans:
         self.times[first:last] = [max(time, before) for before in self.times[first:last]]
 
     def between(self, begin: int, end: int) -> list[tuple[int, int, float]]:
-        """Return the ranges of these bytes with equal times, each with its time."""
+        """Split bytes into ranges with equal times, and return each range with its time."""
         first = bisect_right(self.begins, begin) - 1
         last = bisect_left(self.begins, end, first)
         ends = [*self.begins[first + 1 : last], end]

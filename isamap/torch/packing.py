@@ -188,7 +188,7 @@ class PackedGraph:
         return (*map(self._address, tensors), *versions, self._changes)
 
     def _pack_program(self, given: Sequence[Any], key: tuple[int, ...]) -> TorchProgram:
-        """Return a program with these weights packed. After many changes, return one that reads them in each call."""
+        """Return a program with these weights packed. After many changes they are inputs of the program instead."""
         with self._lock:
             if self._plain is not None:
                 return self._plain

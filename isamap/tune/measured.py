@@ -25,8 +25,6 @@ from isamap.run.toolchain import Compiled, compile_library, find_compiler
 from isamap.source import MissingTool, UsageProblem, dataclass
 
 ROUNDS = 7
-# The name of measurements that others on the same processor do not lengthen.
-PROCESSOR_TIME = "processor-time"
 # Of one contender in one round.
 SECONDS = 0.05
 MOST_CALLS = 2000

@@ -165,7 +165,7 @@ def _json(hint: Any, value: Any) -> Any:
 
 
 def _record_json(record: Any) -> dict[str, Any]:
-    kinds = hints_of(type(record))
+    kinds = hints_of(cast("type[Any]", type(record)))
     stored = {f.name: (getattr(record, f.name), f.default) for f in fields(record)}
     found: dict[str, Any] = {
         _NAMES.get(name, name): _json(kinds[name], value)

@@ -4,9 +4,9 @@
     ->  nest0.unroll.m = 8, nest0.unroll.n = 8 need 73 registers of `zmm`, and there are 32
         relief: nest0.unroll.m = 2, or nest0.unroll.n = 2, or one of them left to the solver
 
-The conflict is minimal: without any one of its decisions there is a schedule. Whether there is one is decided
-by `first_assignment` for every register block of every option, which is complete; every relief that is named
-was tried with all else that is fixed.
+The conflict is minimal: without any one of its decisions there is a schedule. `first_assignment` decides whether
+there is one: it tries every register block of every option. Each relief was tried together with the user's other
+decisions.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ def store_conflict_ns(tiling: Tiling, problem: Problem) -> Cost:
 
 
 def _between_columns(tiling: Tiling, result: TileOperand, columns: TileAxis, held: int, late: Cost) -> Cost:
-    """Return `late` if an iteration over columns has several register blocks with more than `held` rows, else 0.
+    """Return `late`, or 0 if no iteration over columns has several register blocks with more than `held` rows.
 
-    The innermost loop over columns with several iterations counts.
+    The loop is the innermost one over columns that has several iterations.
     """
     rows = [name for name in result.axes if name != columns.name]
     axes = [axis.name for axis in tiling.space.register_axes if axis.name in rows]

@@ -193,8 +193,8 @@ class SearchSpace:
     def crossed(self, one: Point, other: Point, rng: random.Random) -> Point | None:
         """Return a point with each decision from one of two points, or None if that is not a schedule.
 
-        Loop orders are taken together, and so is a register block, because only whole ones are known to be
-        possible. If the mappings differ, a statement is as in one of the points.
+        A whole loop order comes from one point, and so does a whole register block: a mixture may be
+        impossible. If the mappings differ, all decisions of a statement come from one point.
         """
         found: list[Candidate] = []
         for ways, a, b in zip(self.ways, one.candidates, other.candidates, strict=True):

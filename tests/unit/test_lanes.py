@@ -19,8 +19,7 @@ from isamap.emit.launchers import print_launcher
 from isamap.ir import FloorDiv, Index, Mod, index_min
 from isamap.kernels import kernel_path
 from isamap.lower.barrier_check import check_barriers
-from isamap.lower.barriers import with_barriers
-from isamap.lower.product_groups import with_closed_groups
+from isamap.lower.barriers import with_barriers, with_closed_groups
 from isamap.lower.program import (
     Barrier,
     Condition,

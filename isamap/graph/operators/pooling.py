@@ -227,7 +227,7 @@ def raise_to_power(base: str, p: float) -> str:
 
 
 def _global(name: str) -> Lowered:
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         x = o[0]
         if x.rank < 3:
             raise NotTaken("no image")
@@ -244,7 +244,7 @@ def _global(name: str) -> Lowered:
             text.loop(loops, f"{total.at(at)} = {total.at(at)} / {prod(x.shape[2:])};")
         return round_sums(text, total, y).shaped((*x.shape[:2], *(1 for _ in x.shape[2:])))
 
-    return lowered
+    return lower
 
 
 def _col2im(o: Applied) -> Value:
@@ -360,7 +360,8 @@ def convolve(
 def _zero_point_term(point: Value, w: Value, bias: Value | None) -> Value | None:
     """Return a bias minus the image's zero point times the sum of each filter, or None if one is unknown.
 
-    Products are then of bytes as they lie, which machines multiply. Taps beyond the image read the zero point.
+    The products then multiply the stored bytes, for which machines have instructions. Taps beyond the image read
+    the zero point.
     Source: Jacob et al. 2018, equation 7.
     """
     if point.known is None or point.count != 1 or w.known is None or (bias and bias.known is None):

@@ -18,8 +18,8 @@ Kinds, from the cheapest:
 - `none`: no chain exists, and `why` says what is missing.
 
 The default movement is in place if a chain exists, and through a buffer if none does or if loading from a
-buffer takes fewer moves than gathering. `load.py` and `store.py` search for all chains; none is known
-by its name.
+buffer takes fewer moves than gathering. `load_search.py` and `store_search.py` find all
+chains; none is known by its name.
 """
 
 from __future__ import annotations

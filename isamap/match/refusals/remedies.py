@@ -159,22 +159,21 @@ Counts = dict[str, int]
 
 
 def improving_rewrites(
-    kernel: Kernel, machine: Machine, mode: CountMode = "complete", among: Iterable[Rewrite] | None = None
+    kernel: Kernel, machine: Machine, mode: CountMode = "complete"
 ) -> tuple[Improvement, ...]:
     """Return the rewrites and factorisations that give some instruction more mappings.
 
-    Candidates are all rewrites, or those in `among`. Rewrites come first if an instruction without any
-    mapping gets one; then those with fewer steps, in the order of `rewrites` and `factorisations`. A rewrite
-    is left out if an earlier one gains as much and leaves as many sums with no fewer terms.
+    Rewrites come first if an instruction without any mapping gets one; then those with fewer steps, in the
+    order of `factorisations` and `rewrites`. A rewrite is left out if an earlier one gains as much and leaves as
+    many sums with no fewer terms.
     """
-    counted = _Counted(machine, mode, {})
-    among = (*factorisations(kernel), *rewrites(kernel)) if among is None else tuple(among)
-    if not among:
+    counted, candidates = _Counted(machine, mode, {}), (*factorisations(kernel), *rewrites(kernel))
+    if not candidates:
         return ()
     before = _most(counted.of(kernel, s) for s in statements(kernel))
     groups = _group_statements(kernel, machine, mode)
     found: list[Improvement] = []
-    for r in among:
+    for r in candidates:
         gains = (
             *counted.gains(r.kernel, before),
             *_group_gains(groups, _group_statements(r.kernel, machine, mode)),

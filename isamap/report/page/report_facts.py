@@ -29,9 +29,9 @@ class Mark:
 class SubjectLine:
     """A line of a text with its subjects.
 
-    `own` names its own subjects: a statement, a loop, a decision, as `s0`, `s0.m.1`, `s0.stage.b`. `inside`
-    has all subjects that it belongs to, its own included. Lines of different texts with common names belong
-    together. `marks` are pieces of it, from the left: several loops on a line, or a statement after its loop.
+    `own` has the subjects of the line itself: `s0` is a statement, `s0.m.1` a loop, `s0.stage.b` a decision.
+    `inside` has these and the subjects around them. Lines of different texts with a common name are highlighted
+    together. `marks` are pieces of the line, from the left: several loops, or a loop and its statement.
     """
 
     text: str
