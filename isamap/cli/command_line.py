@@ -94,7 +94,7 @@ def run(words: Sequence[str]) -> int:
     command = command_of(words)
     as_json, quiet, verbose = (bool({*words} & {*one.flags}) for one in list_options(CommandOptions).values())
     try:
-        with log_progress(quiet=quiet, verbose=verbose), _watched(command), _interrupts() as interrupts:
+        with log_progress(quiet=quiet, verbose=verbose), _watch(command), _interrupts() as interrupts:
             answer = _answer(command, words, interrupts)
         if quiet and not as_json:
             errors = tuple(found for found in answer.findings if found.json["severity"] == "error")
@@ -105,7 +105,7 @@ def run(words: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-def _watched(command: str) -> AbstractContextManager[object]:
+def _watch(command: str) -> AbstractContextManager[object]:
     """Return a context that shows progress before the command's own progress. `lsp` has none."""
     return nullcontext() if command == "lsp" else Progress(command.replace(".", " "))
 

@@ -230,7 +230,7 @@ def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str,
     and nothing is proven of a kernel of several statements.
     """
 
-    def asked(question: Problem, model: CostModel) -> Schedule:
+    def ask(question: Problem, model: CostModel) -> Schedule:
         return solve(question, model=model, fixed=fixed, heuristic=request.heuristic, limit_s=request.limit_s)
 
     model = load_cost_model(request.cost_model)
@@ -239,10 +239,10 @@ def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str,
         help_ = "take `--objective energy --within time=1.1`, or the statements as kernels"
         raise UsageProblem.of("objective-unavailable", said, help=help_)
     if not request.within:
-        return asked(problem, model)
+        return ask(problem, model)
     name, factor = read_bound(request.within)
     bounded = load_cost_model(name)
-    least = asked(problem, bounded)
+    least = ask(problem, bounded)
     spent = [cost or 0.0 for cost in price(least, problem, bounded)]
     costs = [cost or 0.0 for cost in price(least, problem, model)]
     bare = replace(least, nests=tuple(replace(nest, fused=()) for nest in least.nests))
@@ -255,7 +255,7 @@ def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str,
     ]
     dear = DEAR * max(costs) / max(1.0, min(s for s in spent if s > 0))
     within = WithinModel(model, bounded, tuple(limits), dear, f"{model.name} within {request.within}")
-    made = asked(start_only_from(problem, least), within)
+    made = ask(start_only_from(problem, least), within)
     if (made.cost_ns or 0.0) > sum(costs) * (1 + PROVEN):
         made = replace(made, nests=least.nests, cost_ns=add_up(costs), found_by=least.found_by)
     return made if len(problem.nests) == 1 else replace(made, lower_bound_ns=0.0, status="FEASIBLE")
@@ -265,7 +265,7 @@ def _solve_for_objective(request: Request, problem: Problem, fixed: Mapping[str,
 def find_schedule(request: Request, problem: Problem, clock: Clock | None = None) -> Schedule:
     """Return the checked schedule, replayed, cached or found. Raises: UsageProblem, Infeasible."""
 
-    def found(question: Problem, fixed: Mapping[str, int]) -> Schedule:
+    def find(question: Problem, fixed: Mapping[str, int]) -> Schedule:
         key = schedule_key(request, question, fixed) if request.cache else None
         known = recall_schedule(key, question) if key is not None else None
         if known is not None:
@@ -279,11 +279,11 @@ def find_schedule(request: Request, problem: Problem, clock: Clock | None = None
 
     if request.schedule is None:
         given = {name: value for name, value in of_nests(request.fixed).items() if value is not None}
-        schedule = found(problem, given)
+        schedule = find(problem, given)
     else:
         schedule = parse_schedule(request.schedule)
         if of_nests(request.fixed):
-            schedule = complete(problem, schedule, of_nests(request.fixed), found)
+            schedule = complete(problem, schedule, of_nests(request.fixed), find)
     with (clock or Clock())("check"):
         findings = check_schedule(schedule, problem)
     if findings:

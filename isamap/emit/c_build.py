@@ -68,7 +68,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
 def with_attributes(source: str, attributes: Attributes) -> str:
     """Return the file with function attributes: after the heads of functions only called here, else in front."""
 
-    def marked(head: re.Match[str]) -> str:
+    def mark(head: re.Match[str]) -> str:
         words = head["words"]
         name = _NAME.search(_ATTRIBUTE.sub("", words))
         is_own = words.startswith("static ") and name is not None and not _is_handed_on(name[1], source)
@@ -76,7 +76,7 @@ def with_attributes(source: str, attributes: Attributes) -> str:
             return " ".join([words, *attributes.within, "{"])
         return " ".join([*attributes.entered, words, "{"])
 
-    return _HEAD.sub(marked, source) if attributes.entered or attributes.within else source
+    return _HEAD.sub(mark, source) if attributes.entered or attributes.within else source
 
 
 def _is_handed_on(name: str, source: str) -> bool:

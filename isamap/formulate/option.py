@@ -556,9 +556,9 @@ def with_streams(option: NestOption, memories: Memories) -> NestOption:
         beyond = operand.prefetching.is_cold or size > memories.caches[-1].capacity_bytes
         return beyond and issues_ns < size / memories.beyond_bytes_per_ns
 
-    def marked(operand: TileOperand) -> TileOperand:
+    def mark(operand: TileOperand) -> TileOperand:
         in_pieces = not axes[operand.layout.dense_axis].is_reduction
         swept = in_pieces and stated.swept_start_ns is not None
         return with_fields(operand, is_streamed=True, ahead_bytes=stated.ahead_bytes, is_swept=swept)
 
-    return replace(option, operands=tuple(marked(o) if streams(o) else o for o in option.operands))
+    return replace(option, operands=tuple(mark(o) if streams(o) else o for o in option.operands))

@@ -250,10 +250,10 @@ def compare_layers(
     """Yield the comparison of each layer, in step order, from one call of a watched library."""
     written: list[dict[str, Array]] = []
 
-    def copied(read: Callable[[TensorView], Array], number: int) -> None:
+    def copy(read: Callable[[TensorView], Array], number: int) -> None:
         written.append({passed.tensor: read(passed) for passed in writes_of(program.steps[number])})
 
-    model.watch(inputs, copied)
+    model.watch(inputs, copy)
     tensors = {p.passed.tensor: make_dense(inputs[p.name], p.passed.dtype) for p in program.inputs}
     own = {tensor: array for made in written for tensor, array in made.items()}
     counts = {size.symbol: int(own[size.tensor]) for size in program.counts}

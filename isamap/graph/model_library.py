@@ -393,7 +393,7 @@ class CompiledModel:
         room.point(*places)
         start = -(-room.places[2] // LINE_BYTES) * LINE_BYTES
 
-        def copied(seen: TensorView) -> Array:
+        def copy(seen: TensorView) -> Array:
             counts = {
                 size.symbol: ctypes.c_int64.from_address(start + plan.tensors[size.tensor]).value
                 for size in self.emitted.counts
@@ -410,7 +410,7 @@ class CompiledModel:
 
         ns = (ctypes.c_int64 * max(1, self.emitted.steps))()
         kind: Any = ctypes.CFUNCTYPE(None, ctypes.c_int)
-        call = kind() if each is None else kind(partial(each, copied))
+        call = kind() if each is None else kind(partial(each, copy))
         status = self._loaded[f"{self.emitted.name}_watch"](*map(ctypes.c_void_p, room.places), ns, call)
         self._rooms.append(room)
         self.check(status)

@@ -328,7 +328,7 @@ class StreamedModel:
         run = Execution.of(self.stream, self.machine, given)
         parts, at = {part.step: part for part in self.stream.parts}, 0
 
-        def copied(passed: TensorView) -> Array:
+        def copy(passed: TensorView) -> Array:
             return (
                 run.values(passed.tensor).reshape(-1).view(DTYPES[passed.dtype].numpy()).reshape(passed.shape)
             )
@@ -340,7 +340,7 @@ class StreamedModel:
                 at += part.words
             else:
                 read = {p.tensor: p for p in reads_of(step) if p.tensor not in self.program.constants}
-                made = self._host[number]({name: copied(passed) for name, passed in read.items()})
+                made = self._host[number]({name: copy(passed) for name, passed in read.items()})
                 for name, array in made.items():
                     run.put(name, array)
-            each(copied, number)
+            each(copy, number)

@@ -193,7 +193,7 @@ def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
     rewriting, signed, nodes = _Rewriting(graph, 0, definitions), dict[str, str](), list[Node]()
     constants = rewriting.constants
 
-    def taken(name: str) -> str:
+    def take(name: str) -> str:
         """Return the name of a value's signed bytes. A conversion node is added if no node produces them."""
         if name not in signed:
             signed[name] = rewriting.fresh(f"{name}.signed")
@@ -213,7 +213,7 @@ def with_signed_bytes(graph: Graph, definitions: Definitions) -> Graph:
         (pairs, result), moved = _points_of(rewriting, node), _moved_bytes(node)
         moved = moved if any(inputs[n] in signed for n in moved) else ()
         for place in (*(n for pair in pairs for n in pair), *(() if result is None else (result,)), *moved):
-            inputs[place] = taken(node.inputs[place])
+            inputs[place] = take(node.inputs[place])
         for n, name in enumerate(outputs if moved or result is not None else ()):
             outputs[n] = signed[name] = rewriting.fresh(f"{name}.signed") if name in unsigned else name
             after += _shift_bytes(rewriting, outputs[n], name, HALF) if name in unsigned else ()
@@ -607,19 +607,19 @@ def _matmul(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None
 
 
 def _pointwise(op: str) -> Replaced:
-    def made(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
+    def make(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
         one, other = (graph.bytes_of_one_scale(name) for name in node.inputs)
         if one is None or other is None:
             return None
         return Node(op, RUNTIMES, "", (*_list_scaled(one, other), scale, zero), (), {})
 
-    return made
+    return make
 
 
 def _average(op: str, *names: str) -> Replaced:
     """Return the rule that replaces an average by the quantised operator `op`."""
 
-    def made(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
+    def make(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
         x, attributes = graph.bytes_of_one_scale(node.inputs[0]), dict(node.attributes)
         dilations = attributes.pop("dilations", ())
         if (
@@ -634,7 +634,7 @@ def _average(op: str, *names: str) -> Replaced:
             return None
         return Node(op, RUNTIMES, "", (*_list_scaled(x), scale, zero), (), attributes)
 
-    return made
+    return make
 
 
 def _list_scaled(*values: _Scaled) -> tuple[str, ...]:

@@ -258,25 +258,25 @@ def _perform_box(
         return (np.where(runs, values, old[0]), np.where(runs, magnitudes, old[1])), None
     assert old is not None, "a reduction starts from the old value"
 
-    def reduced(op: str, values: Array, dtype: DType = F64) -> Array:
+    def reduce(op: str, values: Array, dtype: DType = F64) -> Array:
         wide = np.broadcast_to(np.where(runs, widen(values), identity(op, dtype)), shape + box.counts)
         trailing = tuple(range(len(shape), len(shape) + len(box.counts)))
         return UFUNCS[op].reduce(wide, axis=trailing) if trailing else wide
 
-    total = UFUNCS[s.op](widen(old[0]), reduced(s.op, values, dtype))
+    total = UFUNCS[s.op](widen(old[0]), reduce(s.op, values, dtype))
     total = total if dtype.is_float else wrap(total, dtype)
     if tally is None:
         if s.op not in ("add", "min", "max"):
             magnitudes = anything(magnitudes + (old[1] > 0).any(), dtype)
         measured = "add" if s.op == "add" else "max"
-        return (total, UFUNCS[measured](old[1], reduced(measured, magnitudes))), None
-    touched = tally.touched | reduced("or", runs, BOOL)
+        return (total, UFUNCS[measured](old[1], reduce(measured, magnitudes))), None
+    touched = tally.touched | reduce("or", runs, BOOL)
     if s.op == "mul":
         factors, relative = split_factors(values, magnitudes)
-        terms, relative = tally.terms * reduced("mul", factors), tally.relative + reduced("add", relative)
+        terms, relative = tally.terms * reduce("mul", factors), tally.relative + reduce("add", relative)
         return (total, old[1]), Contributions(terms, relative, touched, tally.stored)
-    terms = tally.terms + reduced("add", size_of(values))
-    return (total, old[1] + reduced("add", magnitudes)), Contributions(
+    terms = tally.terms + reduce("add", size_of(values))
+    return (total, old[1] + reduce("add", magnitudes)), Contributions(
         terms, tally.relative, touched, tally.stored
     )
 

@@ -233,10 +233,10 @@ def distribute_loops(nodes: Nodes, count: Index, names: lir.Names) -> Nodes:
     """Return nodes whose outermost loops are divided into `count` parts with independent iterations."""
     if count.value == 1 or not all(isinstance(node, lir.For) for node in nodes):
         return nodes
-    return tuple(_dealt(node, count, names) for node in nodes if isinstance(node, lir.For))
+    return tuple(_partition(node, count, names) for node in nodes if isinstance(node, lir.For))
 
 
-def _dealt(loop: lir.For, count: Index, names: lir.Names) -> lir.Parallel:
+def _partition(loop: lir.For, count: Index, names: lir.Names) -> lir.Parallel:
     share = loop.trips.ceildiv(count)
     chunk, iteration = names.fresh("part"), names.fresh(loop.variable)
     first = Index.of(chunk) * share

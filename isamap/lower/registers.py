@@ -29,13 +29,13 @@ def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, .
     """
     named = {n for n, m in machine.memories.items() if m.named == "immediate"}
 
-    def numbered(part: tuple[Node, ...]) -> tuple[Node, ...]:
+    def number(part: tuple[Node, ...]) -> tuple[Node, ...]:
         return _Allocator(machine, needs_of(part, machine)).block(part, named)
 
     try:
-        return numbered(nodes)
+        return number(nodes)
     except Infeasible:
-        return _by_nest(nodes, numbered)
+        return _by_nest(nodes, number)
 
 
 def _by_nest(

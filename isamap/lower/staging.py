@@ -158,20 +158,20 @@ def _iterations_per_slice(trips: Index, iterations: int) -> int | None:
 def sink_loop(loop: AxisLoop, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
     """Return the nodes with a loop moved inside them, around the loops' bodies."""
 
-    def repeated(some: Nodes) -> Node:
+    def repeat(some: Nodes) -> Node:
         iteration = names.fresh(loop.axis)
         inner.add(iteration)
         return For(iteration, loop.trips, rename_in(some, {loop.variable: Index.of(iteration)}))
 
     if not _can_sink(loop.variable, nodes, inner):
-        return (repeated(nodes),)
+        return (repeat(nodes),)
     found: list[Node] = []
     for node in nodes:
         match node:
             case For(_, _, body) | If(_, body) | Block(_, body):
                 found.append(replace(node, body=sink_loop(loop, body, inner, names)))
             case _:
-                found.append(repeated((node,)))
+                found.append(repeat((node,)))
     return tuple(found)
 
 

@@ -141,13 +141,13 @@ def shift_accesses(
     def place(buffer: str, at: Index) -> tuple[str, Index]:
         return names.get(buffer, buffer), at + moves[buffer] if buffer in moves else at
 
-    def moved(read: Read) -> Expr:
+    def move(read: Read) -> Expr:
         # The first subscript of a buffer of tiles counts elements.
         first, *rest = read.index
         buffer, first = place(read.buffer, first)
         return replace(read, buffer=buffer, index=(first, *rest))
 
-    return _rewritten(nodes, lambda index: index, place, lambda value: map_reads(value, moved))
+    return _rewritten(nodes, lambda index: index, place, lambda value: map_reads(value, move))
 
 
 def rename_in(nodes: Nodes, bindings: Mapping[str, Index]) -> Nodes:

@@ -59,11 +59,11 @@ def _canonical_text(instruction: Instruction) -> str:
     numbers = count()
     names: dict[str, str] = {}
 
-    def renamed(found: re.Match[str]) -> str:
+    def rename(found: re.Match[str]) -> str:
         word = found[0]
         return names.setdefault(word, f"_{next(numbers)}") if word in own else word
 
-    return _WORD.sub(renamed, print_routine(replace(instruction, name="_")))
+    return _WORD.sub(rename, print_routine(replace(instruction, name="_")))
 
 
 def _axes(statement: Stmt) -> Iterator[str]:

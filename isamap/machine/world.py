@@ -385,26 +385,26 @@ def check_source(
 def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
     """Return the target of a child: its lists are appended, its parts merged by name, its other keys replace."""
 
-    def joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    def join(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
         return (*a, *(x for x in b if x not in a))
 
     stated = {length.constant for length in new.lengths}
-    headers = joined(old.headers, new.headers)
+    headers = join(old.headers, new.headers)
     parts = dict((*old.parts, *resolve_parts(new.parts, headers, findings)))
     return Target(
         new.toolchains or old.toolchains,
-        joined(old.flags, new.flags),
+        join(old.flags, new.flags),
         headers,
-        joined(old.features, new.features),
-        joined(old.permissions, new.permissions),
+        join(old.features, new.features),
+        join(old.permissions, new.permissions),
         new.run or old.run,
         (*(old_length for old_length in old.lengths if old_length.constant not in stated), *new.lengths),
         new.emulator or old.emulator,
         new.cpu or old.cpu,
         tuple(parts.items()),
         Attributes(
-            joined(old.attributes.entered, new.attributes.entered),
-            joined(old.attributes.within, new.attributes.within),
+            join(old.attributes.entered, new.attributes.entered),
+            join(old.attributes.within, new.attributes.within),
         ),
     )
 

@@ -194,12 +194,12 @@ def decompose_by(c: AtenCall, expanded: Callable[..., Any]) -> str | tuple[str, 
 def in_wide(row: Callable[[AtenCall], str], dtype: str = "") -> Row:
     """Return a row that computes in f32, or in `dtype`, if the result has a narrower float type."""
 
-    def widened(c: AtenCall) -> str:
+    def widen(c: AtenCall) -> str:
         result = c.dtype
         c.dtype = dtype or wide_type(result)
         return c.cast(row(c), c.dtype, result)
 
-    return widened
+    return widen
 
 
 def name_rows(*rows: tuple[Row, str]) -> dict[str, Row]:

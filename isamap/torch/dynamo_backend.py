@@ -327,8 +327,8 @@ def _by_torch(kind: str) -> Callable[..., Any]:
 
 
 def _shapes(kind: str) -> Callable[..., Any]:
-    def shaped(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any, backwards: bool) -> Any:
+    def shape(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any, backwards: bool) -> Any:
         y = x.new_empty(x.shape[0], x.shape[1], u.shape[2])
         return (y, *(h.new_empty(h.shape) for _ in range(2 if kind == "lstm" else 1)))
 
-    return shaped
+    return shape

@@ -97,7 +97,7 @@ def _store_in_blocks(
             storage[operand.name] = _storage_of(operand, dimensions, at)
     inner = {name: free_name(kernel, f"{name}_") for _, name in axes}
 
-    def changed(r: Read) -> Read:
+    def change(r: Read) -> Read:
         if r.buffer not in storage:
             return r
         index = list[Index]()
@@ -115,7 +115,7 @@ def _store_in_blocks(
                 continue
             count = int(axis.extent.evaluate({})) // size
             own += [replace(axis, extent=Index.of(count)), Axis(inner[axis.name], Index.of(size))]
-        made.append(replace(map_accesses(s, changed), axes=tuple(own)))
+        made.append(replace(map_accesses(s, change), axes=tuple(own)))
     operands = tuple(
         replace(o, shape=tuple(map(Index.of, storage[o.name].shape))) if o.name in storage else o
         for o in kernel.operands

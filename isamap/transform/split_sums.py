@@ -195,12 +195,12 @@ def _merge_sums(
     if not all(commute_with(s, between, of) for s in (first, *sums, last)):
         return None
 
-    def moved(s: Statement) -> Statement:
+    def move(s: Statement) -> Statement:
         there = dict(zip(names, s.assign.target.index, strict=True))
         return replace(s, assign=replace(s.assign, target=substitute_read(last.assign.target, there)))
 
     start = [] if other is None else [replace(last, assign=replace(last.assign, value=other))]
-    rest = [*start, *map(moved, sums)]
+    rest = [*start, *map(move, sums)]
     kept = [*given[: at[0]], *between, *rest, *given[at[-1] + 1 :]]
     after = with_statements(kernel, kept, [o for o in kernel.operands if o.name != temp.name])
     if not is_accepted(kernel, after):

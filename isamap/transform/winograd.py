@@ -498,7 +498,7 @@ def _place_of(kernel: Kernel, number: int, s: Statement) -> _Place:
     given, hole = statements(kernel), s.assign.target
     summed = {a.name for a in s.reduction_axes}
     axes = tuple(a for a in s.axes if a.name not in summed)
-    first = _renamed(given[number - 1], given[number - 1].assign.target, hole, axes) if number else None
+    first = _rename(given[number - 1], given[number - 1].assign.target, hole, axes) if number else None
     if first is None or first.op is not None or any(r.buffer == hole.buffer for r in reads(first.value)):
         assign = Assign(hole, "add", hole)
         return _Place(given[:number], given[number + 1 :], axes, assign, hole)
@@ -513,7 +513,7 @@ def _place_of(kernel: Kernel, number: int, s: Statement) -> _Place:
         ]
         if kernel.operand(own).role != "temp" or len(there) != 1 or any(r.buffer == own for r in others):
             break
-        following = _renamed(given[n], there[0], assign.target, axes)
+        following = _rename(given[n], there[0], assign.target, axes)
         if following is None or following.op is not None:
             break
         inner, taken = assign.value, assign.target
@@ -522,7 +522,7 @@ def _place_of(kernel: Kernel, number: int, s: Statement) -> _Place:
     return _Place(given[: number - 1], given[last + 1 :], axes, assign, hole)
 
 
-def _renamed(s: Statement, read: Read, like: Read, axes: Sequence[Axis]) -> Assign | None:
+def _rename(s: Statement, read: Read, like: Read, axes: Sequence[Axis]) -> Assign | None:
     """Return an assignment with renamed axes, such that one of its accesses equals another access, or None."""
     mine, theirs = _steps(read), _steps(like)
     if (

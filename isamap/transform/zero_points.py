@@ -150,10 +150,10 @@ def _flip_sign_bit(value: Expr, factor: Read) -> Expr:
     flipped = Call("xor", (factor, Const(-half if dtype.kind == "int" else half, dtype)), dtype)
     moved = Cast(flipped, DTYPES[_opposite(dtype)], "wrap")
 
-    def changed(e: Expr) -> Expr:
+    def change(e: Expr) -> Expr:
         return replace(e, value=moved) if isinstance(e, Cast) and e.value is factor else e
 
-    return replace(value, args=tuple(changed(e) for e in value.args))
+    return replace(value, args=tuple(change(e) for e in value.args))
 
 
 @dataclass(frozen=True, slots=True)

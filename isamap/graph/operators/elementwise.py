@@ -22,7 +22,7 @@ Lowered = Callable[[Applied], "Value | tuple[Value | None, ...]"]
 def floats(template: str, **defaults: float) -> Lowered:
     """Return a lowering of a float operation from a template of inputs and attributes."""
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         _check_floats(o)
         inside = wide_type(o[0].dtype)
         given = {name: cast(number(o.real(name, value)), inside).text for name, value in defaults.items()}
@@ -30,17 +30,17 @@ def floats(template: str, **defaults: float) -> Lowered:
             lambda terms: template.format(*_in(terms, inside), **given), o.all, o[0].dtype, inside
         )
 
-    return lowered
+    return lower
 
 
 def through_f64(template: str) -> Lowered:
     """Return a lowering of a float function computed in f64, because its formula loses digits in f32."""
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         _check_floats(o)
         return o.formed(lambda terms: template.format(*_in(terms, "f64")), (o[0],), o[0].dtype, "f64")
 
-    return lowered
+    return lower
 
 
 def numbers(template: str) -> Lowered:
@@ -51,18 +51,18 @@ def numbers(template: str) -> Lowered:
 def compare_values(template: str, inside: str = "") -> Lowered:
     """Return a lowering of a comparison or of an operation on bools."""
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         values = _of_one_type(o)
         own = inside or (wide_type(values[0].dtype))
         return o.formed(lambda terms: template.format(*_in(terms, own)), values, "bool", "bool")
 
-    return lowered
+    return lower
 
 
 def many(template: str, *, is_mean: bool = False) -> Lowered:
     """Return a lowering of an operation on any number of inputs, two at a time."""
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         values = _of_one_type(o)
         inside = wide_type(values[0].dtype)
 
@@ -74,7 +74,7 @@ def many(template: str, *, is_mean: bool = False) -> Lowered:
 
         return o.formed(form, values, values[0].dtype, inside)
 
-    return lowered
+    return lower
 
 
 def _in(terms: Sequence[TextTerm], dtype: str) -> list[str]:

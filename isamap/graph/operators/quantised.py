@@ -235,7 +235,7 @@ def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
     time.
     """
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (
             v if n in (0, 3) else v.shaped(()) for n, v in enumerate(o[n] for n in range(8))
         )
@@ -261,7 +261,7 @@ def _linear_pointwise(template: str, *, is_product: bool) -> Lowered:
 
         return o.formed(form, (a, a_zero, b, b_zero, _in_f32(zero), *scales), zero.dtype, "f32")
 
-    return lowered
+    return lower
 
 
 def _means(o: Applied, total: Value, counts: Array) -> Value:

@@ -354,7 +354,7 @@ def _gru(way: _Way) -> tuple[Value, ...]:
 
 
 def _recurrent(make: Callable[[_Way], tuple[Value, ...]]) -> Lowered:
-    def lowered(o: Applied) -> tuple[Value, ...]:
+    def lower(o: Applied) -> tuple[Value, ...]:
         layer = _layer(o)
         ways = [make(_Way(o, layer, number)) for number in range(len(layer.directions))]
         sizes = layer.batch, layer.units
@@ -368,7 +368,7 @@ def _recurrent(make: Callable[[_Way], tuple[Value, ...]]) -> Lowered:
             states = [transpose_axes(o, state, (1, 0, 2)) for state in states]
         return (y, *states)
 
-    return lowered
+    return lower
 
 
 RECURRENT: Mapping[str, Lowered] = {

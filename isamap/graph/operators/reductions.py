@@ -76,7 +76,7 @@ REDUCTIONS_BY_NAME: Mapping[str, Reduction] = {
 def _reduce_by(name: str) -> Lowered:
     found = REDUCTIONS_BY_NAME[name]
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         x, axes = o[0], _axes(o, found.since)
         if axes is None or not axes:
             if o.integer("noop_with_empty_axes", 0):
@@ -87,7 +87,7 @@ def _reduce_by(name: str) -> Lowered:
         gone = sorted({o.axis(a, x.rank) for a in axes})
         return reduce_axes(o, x, gone, found, keeps=bool(o.integer("keepdims", 1)))
 
-    return lowered
+    return lower
 
 
 def reduce_axes(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps: bool) -> Value:
@@ -162,7 +162,7 @@ def _log_sum_exp(o: Applied) -> Value:
 def _arg(operator: str) -> Lowered:
     """Return a lowering for the index of the largest or smallest element along an axis."""
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         x = o[0]
         axis = o.axis(o.integer("axis", 0), x.rank)
         over = over_axes(x, [axis], keeps=bool(o.integer("keepdims", 1)))
@@ -172,7 +172,7 @@ def _arg(operator: str) -> Lowered:
             over.shape
         )
 
-    return lowered
+    return lower
 
 
 def arg(o: Applied, x: Value, axis: int, over: Over, operator: str, *, is_last: bool) -> Value:
@@ -223,11 +223,11 @@ def rows_of(o: Applied) -> tuple[Value, int, int]:
 
 
 def _softmax(*, is_log: bool) -> Lowered:
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         x, _, axis = rows_of(o)
         return softmax(o, x, axis, is_log=is_log).shaped(o[0].shape)
 
-    return lowered
+    return lower
 
 
 def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
@@ -265,7 +265,7 @@ def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
 def _cumulate_by(operator: str) -> Lowered:
     """Return a lowering for cumulative sums or products along an axis."""
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         x, given = o[0], o.integers(1)
         axis = o.axis(given[0] if given else 0, x.rank)
         length, start = x.shape[axis], "0" if operator == "+" else "1"
@@ -298,7 +298,7 @@ def _cumulate_by(operator: str) -> Lowered:
             )
         return round_sums(text, total, y)
 
-    return lowered
+    return lower
 
 
 REDUCTIONS: Mapping[str, Lowered] = {

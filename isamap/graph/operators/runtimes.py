@@ -89,14 +89,14 @@ def _fused_matmul(o: Applied) -> Value:
 def _skip_norm(*, centred: bool) -> Lowered:
     """Return a lowering for a norm over the rows of a sum. The sum is the fourth result."""
 
-    def lowered(o: Applied) -> tuple[Value | None, ...]:
+    def lower(o: Applied) -> tuple[Value | None, ...]:
         beta, bias = (o.optional(3), o.optional(4)) if centred else (None, o.optional(3))
         total = _plus(o, o[0], o[1], bias)
         eps = o.real("epsilon", 1e-12 if centred else 1e-5)
         found = normalise_rows(o, total, range(total.rank - 1), o[2], beta, eps, centred=centred)
         return found[0], None, None, total
 
-    return lowered
+    return lower
 
 
 def _lower_embedding(o: Applied) -> tuple[Value | None, ...]:
@@ -334,7 +334,7 @@ def _quantise(o: Applied, y: Value, scale: Value, zero: Value | None, dtype: str
 def _single(op: str, *names: str) -> Lowered:
     """Return a lowering for an elementwise operator on quantised values."""
 
-    def lowered(o: Applied) -> Value:
+    def lower(o: Applied) -> Value:
         x, scale, zero, result, point = o[0], o[1], o.optional(2), o[3], o.optional(4)
         given = {name: o.attribute(name) for name in names if o.has(name)}
 
@@ -343,7 +343,7 @@ def _single(op: str, *names: str) -> Lowered:
 
         return of_bytes(o, x, through)
 
-    return lowered
+    return lower
 
 
 def _softmax(o: Applied) -> Value:

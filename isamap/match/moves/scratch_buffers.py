@@ -667,7 +667,7 @@ def _cut_counter(
     quotient = before.floordiv(length) + Index.of(run)
     remainder = skipped + start + inside - here
 
-    def moved(index: Index) -> Index:
+    def move(index: Index) -> Index:
         # The index with a counter, and the divisions of it, expressed by runs.
         plain = start + inside
         found = ZERO
@@ -686,7 +686,7 @@ def _cut_counter(
         return found
 
     def at(read: Read) -> Read:
-        return Read(read.buffer, tuple(map(moved, read.index)), read.dtype, read.fill, span=read.span)
+        return Read(read.buffer, tuple(map(move, read.index)), read.dtype, read.fill, span=read.span)
 
     counters = tuple(c for name in copy.counters for c in ((run, name) if name == counter else (name,)))
     made = Copy(at(copy.target), map_reads(copy.value, at), counters)
