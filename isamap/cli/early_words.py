@@ -21,6 +21,8 @@ SUBCOMMANDS = (("schedule", "diff"),)
 FILLED = {"--transform": BEST_FORM, "--tune": "8"}
 """The value of an option that is given without a number."""
 _PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+_FOLLOWING = {"-D": _PAIR, "--set": re.compile(r"[A-Za-z_][A-Za-z0-9_.]*=.*", re.DOTALL)}
+"""The options to which all following words of a form belong."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -40,18 +42,19 @@ def command_of(words: Sequence[str]) -> str:
 
 
 def spread_sizes(words: Sequence[str]) -> list[str]:
-    """Return `-D M=1 N=2` as `-D M=1 -D N=2`, because all following NAME=VALUE words belong to `-D`."""
+    """Return `-D M=1 N=2` as `-D M=1 -D N=2`: all following NAME=VALUE words belong to `-D`, or to `--set`."""
     spread: list[str] = []
-    follows = False
+    option = ""
     for position, word in enumerate(words):
         if word == "--":
             return [*spread, *words[position:]]
-        if follows and _PAIR.fullmatch(word):
-            if spread[-1] != "-D":
-                spread.append("-D")
+        if option and _FOLLOWING[option].fullmatch(word):
+            if spread[-1] != option:
+                spread.append(option)
             spread.append(word)
             continue
-        follows = word == "-D" or (word.startswith("-D") and _PAIR.fullmatch(word[2:]) is not None)
+        is_size = word.startswith("-D") and _PAIR.fullmatch(word[2:]) is not None
+        option = word if word in _FOLLOWING else "-D" if is_size else ""
         spread.append(word)
     return spread
 

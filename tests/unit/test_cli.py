@@ -32,6 +32,9 @@ def test_the_words_behind_d_belong_to_it() -> None:
     ]  # fmt: skip
     assert spread_sizes(["k", "-DM=1", "N=2", "-o", "a=b"]) == ["k", "-DM=1", "-D", "N=2", "-o", "a=b"]
     assert spread_sizes(["k", "--fix", "a=1"]) == ["k", "--fix", "a=1"]
+    settings = ["hw", "sweep", "x", "--set", "memories.spad.bytes=1,2", "clock_ghz=1", "-o", "f"]
+    assert spread_sizes(settings) == [*settings[:5], "--set", *settings[5:]]
+    assert spread_sizes(["-D", "M=1", "a.b=2"]) == ["-D", "M=1", "a.b=2"]
 
 
 def test_a_command_of_a_group_has_two_words() -> None:
