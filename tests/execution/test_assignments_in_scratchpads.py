@@ -211,6 +211,27 @@ def test_norms_and_softmax_are_performed_by_registers_that_load_from_a_scratchpa
         assert all(case.ok for case in verify(kernel, MACHINES / "rows.yaml", sizes)), kernel
 
 
+SQUARES = """kernel squares(M, N) {{
+  in a: f32[M, N];
+  out y: f32[M];
+  for i in M {{ y[i] = 0; }}
+  for i in M, j in N {{ y[i] += {value}; }}
+}}"""
+
+
+def test_sums_of_computed_values_end_within_a_tile_if_zeros_add_nothing(tmp_path: Path) -> None:
+    rows, kernel = MACHINES / "rows.yaml", tmp_path / "k.ir"
+    kernel.write_text(SQUARES.format(value="a[i, j] * a[i, j]"))
+    assert all(case.ok for case in verify(kernel, rows, {"M": 3, "N": 37}))
+    assert all(case.ok for case in verify("layer_norm_f32", rows, {"M": 2, "N": 40}))
+    source = Source("k.ir", SQUARES.format(value="exp(a[i, j])"))
+    with pytest.raises(NoMapping) as refused:
+        compile_kernel(Request(source, str(rows), {"M": 3, "N": 37}, heuristic="greedy"), "schedule")
+    said = "`exp(a[i, j])` of zeros is not 0, and the last tile of the sum is computed whole"
+    (note,) = refused.value.diagnostics[0].notes
+    assert note == f"total cannot load or store x: {said}: choose sizes of whole tiles"
+
+
 def test_an_operation_that_registers_lack_is_named() -> None:
     text = BEHIND_REGISTERS.format(dtype="i32", value="max(a[i, j], 0) + b[j]")
     source = Source("k.ir", text.replace("  out c", "  in b: i32[N];\n  out c"))

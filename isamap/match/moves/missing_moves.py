@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import prod
 
-from isamap.ir import Index, Operand, print_expr
+from isamap.ir import Expr, Index, Operand, print_expr
 from isamap.ir.bind import comparison_holds
 from isamap.machine import unset_state
-from isamap.match.moves.scratch_buffers import explain_uncleared
+from isamap.match.moves.scratch_buffers import explain_uncleared, sums_behind_ends
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.operand_loads.load_search import find_operand_load
 from isamap.match.patterns.pattern import Pattern
@@ -24,6 +24,11 @@ def array_of(operand: OperandTile) -> str:
     return is_read_of(operand.subject) or "its value"
 
 
+def _computed(operand: OperandTile, tile: Tile) -> Expr:
+    """Return the kernel's expression that an operand stands for."""
+    return next((b.subject for b in tile.mapping.bindings if b.name == operand.name), operand.subject)
+
+
 def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool = False) -> str:
     """Return why an operand can be read neither in place nor from a buffer. `back` is set for a result."""
     machine = search.machine.name
@@ -31,10 +36,14 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
     if (lacking := explain_uncleared(tile, search)) is not None:
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
+    if not back and sums_behind_ends(operand, tile, search):
+        said = f"`{print_expr(_computed(operand, tile))}` of zeros is not {print_expr(operand.fill)}"
+        return f"{said}, and the last tile of the sum is computed whole: choose sizes of whole tiles"
     if search.is_addressable(operand.memory) and is_read_of(operand.subject) is None:
-        computed = next((b.subject for b in tile.mapping.bindings if b.name == operand.name), operand.subject)
-        reader = f"`{print_expr(computed)}` to {operand.memory}, where {tile.mapping.instruction} reads it"
-        return f"{machine} has no instruction that writes {reader}"
+        reader = f"{operand.memory}, where {tile.mapping.instruction} reads it"
+        return (
+            f"{machine} has no instruction that writes `{print_expr(_computed(operand, tile))}` to {reader}"
+        )
     if search.is_addressable(operand.memory) and not search.holds_arrays(operand.memory):
         step = search.known.address_steps[operand.memory]
         where = f", where all that is moved begins at multiples of {step} bytes" if step > 1 else ""

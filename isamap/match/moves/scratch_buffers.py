@@ -32,9 +32,10 @@ from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, Pre
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.layouts import BUFFER_BYTES
+from isamap.match.patterns.padding import fold
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
-from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, bring, in_tiles
+from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, bring, in_tiles, zero_of
 from isamap.match.tiles.written_values import Written, get_own_sum
 from isamap.source import NoMapping, add_up, dataclass, field, replace
 from isamap.transform import distinct_reads, reads, symbols
@@ -454,15 +455,40 @@ class WayIn:
 def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> WayIn | None:
     """Return the instructions that compute a tile of an operand in its load into `home`, or None.
 
-    Values computed beyond the end of a reduction axis would be summed, so such axes must be whole tiles.
+    Values computed beyond the end of a reduction axis are summed, so they must be the neutral element.
     """
-    summed = [a for a in tile.axes if a.is_reduction and a.tile > 1]
-    if any(a.extent.value is None or a.extent.value % a.tile for a in summed):
-        return None
+    way = _find_way(operand, tile, home, search)
+    return way if way is not None and _is_neutral_behind(way, operand, tile, search) else None
+
+
+def sums_behind_ends(operand: OperandTile, tile: Tile, search: MoveSearch) -> bool:
+    """Return whether instructions compute an operand, but not the neutral element behind the end of a sum."""
+    found = (_find_way(operand, tile, m.name, search) for m in scratchpads(search.machine))
+    return any(way is not None and not _is_neutral_behind(way, operand, tile, search) for way in found)
+
+
+def _find_way(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> WayIn | None:
     copy, _ = _tile_copy(operand, tile, home, search)
     if isinstance(copy.value, Read):
         return None
     return _Composition(copy, computed_counts(operand, tile), operand.cell_shape, search).way_in(home)
+
+
+def _is_neutral_behind(way: WayIn, operand: OperandTile, tile: Tile, search: MoveSearch) -> bool:
+    """Return whether a value is neutral behind the end of a reduction axis, where its arrays are set to zero."""
+    extents = [(a.extent.value, a.tile) for a in tile.axes if a.is_reduction and a.tile > 1]
+    if all(extent is not None and extent % of == 0 for extent, of in extents):
+        return True
+    value = _tile_copy(operand, tile, "", search)[0].value
+    zeros = {read.buffer: zero_of(read.dtype) for read in reads(value)}
+    loads = [b for step, b in zip(way.steps, way.buffers, strict=False) if isinstance(step.value, Read)]
+    computing = [step for step in way.steps if not isinstance(step.value, Read)]
+    return (
+        all(extent is not None for extent, _ in extents)
+        and fold(value, zeros, finite=True) == operand.fill
+        and not any(read.buffer in zeros for step in computing for read in reads(step.value))
+        and all(find_clearing(search, b.memory, b.dtype.name) for b in loads)
+    )
 
 
 def computed_inputs(tile: Tile, search: MoveSearch) -> dict[str, WayIn]:
