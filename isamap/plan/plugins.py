@@ -157,7 +157,7 @@ def _find_entry_point(kind: Kind, name: str) -> EntryPoint | None:
     return next(iter(_entry_points(kind, name=name)), None)
 
 
-def _entry_points(kind: Kind, **chosen: str) -> EntryPoints:
+def _entry_points(kind: Kind, **chosen: Any) -> EntryPoints:
     from importlib.metadata import entry_points  # 40 ms that a built-in name does without
 
     return entry_points(group=GROUPS[kind], **chosen)
