@@ -161,12 +161,20 @@ def _print(
 # --- where nvcc is -----------------------------------------------------------------------------------------
 
 
-def compile_case(folder: Path, plan: str) -> str:
-    """Return what ptxas says of the kernels of a case, which are compiled unless they were before."""
-    said = folder / f"{plan}.ptxas"
+def compile_case(folder: Path, plan: str, most: int = 0) -> str:
+    """Return what ptxas says of the kernels of a case, which are compiled unless they were before.
+
+    Each lane has at most so many registers, if the number is not 0.
+    """
+    made = f"{plan}_{most}" if most else plan
+    said = folder / f"{made}.ptxas"
     if not said.exists():
         command = json.loads((folder / f"{plan}.json").read_text(encoding="utf-8"))["compile"].split()
-        words = [*command, "-Xptxas", "-v", "-o", f"{plan}.cubin", f"{plan}.cu"]
+        if most:
+            text = (folder / f"{plan}.cu").read_text(encoding="utf-8")
+            limited = text.replace("__launch_bounds__(LANES, 1)", f"__maxnreg__({most})")
+            (folder / f"{made}.cu").write_text(limited, encoding="utf-8")
+        words = [*command, "-Xptxas", "-v", "-o", f"{made}.cubin", f"{made}.cu"]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr[-500:])
@@ -175,34 +183,45 @@ def compile_case(folder: Path, plan: str) -> str:
 
 
 def tabulate(folder: Path) -> list[str]:
-    """Return a table of what nvcc made of each case: registers, shared bytes, spills, and matrix instructions."""
+    """Return a table of what nvcc made of each case: registers, shared bytes, spills, and matrix instructions.
+
+    ptxas takes registers that it does not need, if there are some. What it spills with fewer tells whether it needs
+    them. The limit is the prediction and a tenth more, rounded up to 8, because hardware gives registers by eights.
+    """
     heads = ("case", "registers: fragments", "predicted", "reported", "shared: program", "reported")
-    rows = [f"| {' | '.join((*heads, 'spilled bytes', 'instructions'))} |"]
-    rows.append("|---|---:|---:|---:|---:|---:|---:|---|")
+    rows = [f"| {' | '.join((*heads, 'spilled bytes', 'limit: spilled bytes', 'instructions'))} |"]
+    rows.append("|---|---:|---:|---:|---:|---:|---:|---:|---|")
     errors: list[float] = []
     for name, case in read_cases(folder).items():
         if "refused" in case:
-            rows.append(f"| {name} | {case['refused']} | | | | | | |")
+            rows.append(f"| {name} | {case['refused']} | | | | | | | |")
             continue
         said = compile_case(folder / name, case["plan"])
         registers = max(map(int, re.findall(r"Used (\d+) registers", said)))
         plan = json.loads((folder / name / f"{case['plan']}.json").read_text(encoding="utf-8"))
         shared = max([0, *map(int, re.findall(r"(\d+) bytes smem", said))])
         reserved = max(launch["reserved_bytes"] for launch in _launches(plan["launches"]))  # unknown to ptxas
-        spilled = sum(map(int, re.findall(r"(\d+) bytes spill", said)))
+        spilled = _spilled_bytes(said)
         source = (folder / name / f"{case['plan']}.cu").read_text(encoding="utf-8")
         declared = max([0, *_declared_bytes(source)])
         made = _instructions(folder / name / f"{case['plan']}.cubin")
         own = f"{declared} + {reserved} at launch" if reserved else declared
         own_registers = f"{case['registers']} | {case['predicted_registers']} | {registers}"
         errors.append(abs(case["predicted_registers"] / registers - 1))
-        rows.append(f"| {name} | {own_registers} | {own} | {shared} | {spilled} | {made} |")
+        most = -(-case["predicted_registers"] * 11 // 80) * 8
+        limited = compile_case(folder / name, case["plan"], most)
+        spills = f"{most}: {_spilled_bytes(limited)}"
+        rows.append(f"| {name} | {own_registers} | {own} | {shared} | {spilled} | {spills} | {made} |")
     if errors:
         rows += [
             "",
             f"Registers: error of the prediction {mean(errors):.0%} in the mean, {median(errors):.0%} median.",
         ]
     return rows
+
+
+def _spilled_bytes(said: str) -> int:
+    return sum(map(int, re.findall(r"(\d+) bytes spill", said)))
 
 
 def _launches(steps: list[Any]) -> list[Any]:

@@ -130,6 +130,12 @@ def test_emitted_kernels_and_trials_compile_without_isamap(
     rows = bench.tabulate(tmp_path)
     assert len(rows) == 6
     assert all(row.split("|")[7].strip() == "0" for row in rows[2:4]), "no spills"
+    limits = [row.split("|")[8].split(":") for row in rows[2:4]]
+    assert all(
+        int(most) >= 1.1 * case["predicted_registers"]
+        for (most, _), case in zip(limits, told.values(), strict=True)
+    )
+    assert [int(spilled) for _, spilled in limits] == [0, 0], "the predicted registers are enough"
     assert rows[-1].startswith("Registers: error of the prediction ")
     bench.compile_case(tmp_path, "trials")
     assert (tmp_path / "trials.cubin").stat().st_size > 1000
