@@ -148,12 +148,20 @@ def compile_whole(
         ),
         *(f"data decides `{size.name}`: a call returns it, {size.high} at most" for size in emitted.returned),
         *([_describe_parallel(made.dealt)] if made.dealt else []),
-        *where_text(layers),
+        *(where_text(layers) or _predicted(layers)),
         *reported,
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
     warnings = (*warnings, *(made.dealt.plan.warnings if made.dealt else ()))
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
+
+
+def _predicted(layers: Sequence[Layer]) -> list[str]:
+    """Return a line with the time of all layers, none for a model without computations."""
+    from isamap.report.mappings import time_text
+
+    total_ns = sum(layer.predicted_ns for layer in layers)
+    return [f"predicted: {time_text(total_ns)}; `--report -` lists the layers"] if total_ns > 0 else []
 
 
 def check_report(report: str | None, *, force: bool) -> None:

@@ -360,7 +360,7 @@ def test_bodies_and_parts_of_tensors_are_printed() -> None:
 
 REFUSED = "is about one kernel, and a model has many"
 VALUES = {
-    "--dump-passes": "passes", "--report": "-", "--trace": "t.json",
+    "--dump-passes": "passes", "--trace": "t.json",
     "--schedule": "SCHEDULE", "--fix": "block.d0=1", "--packed": "a0", "--evaluate": "simulated",
     "--best": "2", "--tune": "2", "--tune-limit": "1", "--search": "genetic", "--require": "proven",
     "--library": "l.yaml", "--emulator": "qemu", "--fill": "ties", "--sizes": "s.csv",
@@ -369,6 +369,7 @@ VALUES = {
 """A word for each option with one that a model refuses."""
 Seen = dict[str, Any]
 OBEYED: dict[str, tuple[str, Callable[[Seen], bool]]] = {
+    "--report": ("layers.json", lambda seen: bool(json.loads(Path("layers.json").read_text())["layers"])),
     "--hw": ("x86-avx2", lambda s: s["machine"] == "x86-avx2"),
     "-D": ("batch=3", lambda s: any("[3, 8]" in r.kernel.text for r in s["requests"])),
     "-o": ("there", lambda s: all(f.startswith("there/") for f in s["files"])),
