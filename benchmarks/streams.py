@@ -7,12 +7,20 @@
 Each machine gets the quantisation that it can perform: a scale for each channel, one for all weights of a layer,
 or scales that are powers of two. Each command's answer is in FOLDER, so a stopped run continues. Needs torch, onnx
 and onnxruntime.
+
+The descriptions state no energies. The column counts the accesses and operations of all instructions of the stream
+by the table for 45 nm and 0.9 V in M. Horowitz, "Computing's Energy Problem (and what we can do about it)", ISSCC
+2014: integer and float operations, 8 KiB, 32 KiB and 1 MiB of SRAM (10, 20 and 100 pJ for 64 bits) with a power law
+between them, and the lower of the two values of DRAM (1.3 nJ for 64 bits). An operation without a row costs as much
+as a product of floats. Register files, wires, control and leakage are not counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import math
 import subprocess
 import sys
 import warnings
@@ -27,9 +35,23 @@ from onnx import numpy_helper
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from torch_nets import MODELS, Block
 
+from isamap.ir import Call, Cast, Loop
+from isamap.machine import Machine, load_machine
+from isamap.stream.command import bound_instruction, integers
+from isamap.stream.encoding import decode
+from isamap.stream.program_file import read_program
+from isamap.stream.tables import contents_of
+
 NETWORKS = ("mobilenetv2-96", "resnet50-64", "resnet50-224", "encoder")
 MACHINES = {"edge-npu": "channels", "gemmini": "layers", "vta": "powers"}
 """Which scales a machine requantises by: one for each channel, for each layer, or powers of two."""
+
+
+DRAM_PJ_PER_BYTE = 1300 / 8
+SUMS_PJ = {"i8": 0.03, "u8": 0.03, "i32": 0.1, "f32": 0.9}
+PRODUCTS_PJ = {"i8": 0.2, "u8": 0.2, "i32": 3.1, "f32": 3.7}
+FREE = ("shl", "shr")
+"""Operations that are wires in an array of fixed width."""
 
 
 def network_of(name: str) -> tuple[Any, Any]:
@@ -129,6 +151,75 @@ def measure(name: str, machine: str, folder: Path) -> None:
             return
 
 
+def sram_pj_per_byte(size_bytes: int) -> float:
+    """Return the energy of an access to an SRAM: a power law through the table's 32 KiB and 1 MiB."""
+    return 20 / 8 * (size_bytes / 32768) ** (math.log(100 / 20) / math.log(32))
+
+
+def factor_type(e: Any) -> str:
+    """Return the type in which a factor arrives: bytes that are widened first are multiplied as bytes."""
+    return factor_type(e.value) if isinstance(e, Cast) and e.dtype.is_integer else e.dtype.name
+
+
+def operation_pj(e: Any) -> float:
+    """Return the energy of an expression's operations for one element."""
+    if isinstance(e, Cast):
+        return operation_pj(e.value)
+    if not isinstance(e, Call):
+        return 0.0
+    own = e.dtype.name
+    if e.op == "mul":
+        own = max(map(factor_type, e.args), key=lambda t: PRODUCTS_PJ.get(t, 0.0))
+        energy = PRODUCTS_PJ.get(own, PRODUCTS_PJ["f32"])
+    elif e.op in ("add", "sub", "max", "min", "and", "round"):
+        energy = SUMS_PJ.get(own, SUMS_PJ["f32"])
+    else:
+        energy = 0.0 if e.op in FREE else PRODUCTS_PJ["f32"]
+    return energy + sum(map(operation_pj, e.args))
+
+
+def statements_pj(body: Any, times: int = 1) -> float:
+    """Return the energy of all operations of statements that run `times` times."""
+    found = 0.0
+    for one in body:
+        if isinstance(one, Loop):
+            found += statements_pj(one.body, times * math.prod(axis.extent.evaluate({}) for axis in one.axes))
+        else:
+            found += times * (
+                operation_pj(one.value) + (SUMS_PJ.get(one.target.dtype.name, 0.9) if one.op else 0.0)
+            )
+    return found
+
+
+@functools.cache
+def command_pj(name: str, params: tuple[tuple[str, int], ...], machine: Machine) -> tuple[float, float]:
+    """Return the energy of an instruction's accesses, and that of its operations."""
+    accessed, bound = 0.0, bound_instruction(machine.instructions[name].instruction, params)
+    for operand in bound.operands:
+        memory = machine.memories[operand.memory] if operand.memory else None
+        if memory is not None and memory.kind != "registers":
+            is_sram = memory.kind == "scratchpad"
+            pj = sram_pj_per_byte(memory.capacity_bytes or 0) if is_sram else DRAM_PJ_PER_BYTE
+            size_bytes = math.prod(e.evaluate({}) for e in operand.shape) * operand.dtype.size_bytes
+            accessed += (1 + (operand.role == "inout")) * size_bytes * pj
+    return accessed, statements_pj(bound.body)
+
+
+def stream_uj(out: Path, machine: Machine) -> tuple[float, float]:
+    """Return the energy of a stream's accesses and operations. Units: microjoules."""
+    (path,) = out.glob("*.program")
+    program, at, found = read_program(path.read_bytes(), str(path)), 0, [0.0, 0.0]
+    tables = contents_of(program.tables)
+    for part in program.parts:
+        for placed in decode(program.words[at : at + part.words], machine, tables):
+            command = placed.command
+            numbers = integers(machine.instructions[command.instruction].instruction, command.params)
+            for n, pj in enumerate(command_pj(command.instruction, numbers, machine)):
+                found[n] += pj
+        at += part.words
+    return found[0] / 1e6, found[1] / 1e6
+
+
 def row(name: str, machine: str, folder: Path) -> str | None:
     """Return a row of the table, or None for a network that is not verified yet."""
     out = folder / f"{name}-{machine}"
@@ -142,11 +233,13 @@ def row(name: str, machine: str, folder: Path) -> str | None:
     simulated = ran["stream"]["total_ns"]
     ratio = made["traffic_bytes"] / sum(made["least_traffic_bytes"].values())
     gap = sum(layer["predicted_ns"] * (layer["gap"] or 0) for layer in own) / predicted
+    accessed, computed = stream_uj(out, load_machine(machine))
     right = sum(bool(layer["verified"]) for layer in judged["layers"])
     return (
         f"| {name} | `{machine}` | {made['instructions']:,} | {len(own)}, {len(others)} | {made['traffic_bytes']:,} "
         f"| {ratio:.2f} | {predicted / 1e6:.3g} ms | {simulated / 1e6:.3g} ms | {predicted / simulated - 1:+.1%} "
-        f"| {gap:.0%} | {host / 1e6:.3g} ms | {right} of {len(judged['layers'])}, {judged['with_onnx']} by ONNX |"
+        f"| {accessed + computed:,.0f}, {computed / (accessed + computed):.0%} | {gap:.0%} | {host / 1e6:.3g} ms "
+        f"| {right} of {len(judged['layers'])}, {judged['with_onnx']} by ONNX |"
     )
 
 
