@@ -24,7 +24,7 @@ from isamap.version import __version__, solver_version
 
 if TYPE_CHECKING:
     from isamap.scheduler import Ranking
-    from isamap.tune.evaluating import EvaluatedSchedule
+    from isamap.tune.evaluating import EvaluatedSchedule, Log
 
 
 RUNNERS_UP = 5
@@ -41,7 +41,12 @@ def rank_schedules(request: Request, problem: Problem) -> Ranking:
 
 
 def evaluate_schedules(
-    request: Request, trials: Sequence[Trial], evaluator: str | Evaluator, *, again: bool = False
+    request: Request,
+    trials: Sequence[Trial],
+    evaluator: str | Evaluator,
+    *,
+    again: bool = False,
+    log: Log | None = None,
 ) -> tuple[EvaluatedSchedule, ...]:
     """Return an evaluator's result for each schedule, each evaluated once. Raises: UsageProblem, MissingTool."""
     from isamap.tune.evaluating import Log, TrialInputs, evaluate_all
@@ -53,7 +58,7 @@ def evaluate_schedules(
     setting = TrialInputs(sha256(kernel), versions, profile)
     found = load_evaluator(evaluator) if isinstance(evaluator, str) else evaluator
     model = load_cost_model(request.cost_model)
-    return evaluate_all(trials, found, model, setting, Log.open(), again=again)
+    return evaluate_all(trials, found, model, setting, log or Log.open(), again=again)
 
 
 def searched_schedule(

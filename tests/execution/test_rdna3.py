@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,8 @@ def prepare_cases(folder: Path) -> dict[Path, tuple[Source, Mapping[str, int]]]:
     cases: dict[Path, tuple[Source, Mapping[str, int]]] = {}
     for name, (kernel, sizes) in made.items():
         is_product = name.startswith("product of ")
-        files = print_files(kernel, matrices if is_product else RDNA3, sizes, **(FIXED if is_product else {}))
+        fixed: dict[str, Any] = FIXED if is_product else {}
+        files = print_files(kernel, matrices if is_product else RDNA3, sizes, **fixed)
         own = folder / name.replace(" ", "-")
         own.mkdir()
         compile_for_amdgcn(files, own)

@@ -173,7 +173,7 @@ def lay_over_copy(
         if pattern.output.outside not in ("zero", "undefined") or copy.target.buffer not in search.homes:
             return found
         elements = prod(n.substitute(sizes).value or 0 for n in pattern.output.shape)
-        if not found.trips and elements == search.steps[copy.target.buffer].get(OFFSET):
+        if not found.trips and elements == search.steps.get(copy.target.buffer, {}).get(OFFSET):
             return replace(found, fills_rest=pattern.output.outside == "zero")
         if elements == prod(n.value or 0 for n in extents.values()):
             return found  # nothing is outside

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from isamap.report.schedules import kendall_tau
 from isamap.source.records import asdict, dataclass
 from isamap.tune.evaluating import Record
-from isamap.tune.measured import PROCESSOR_TIME
 from isamap.version import __version__
 from isamap_learned.features import FEATURES, FEATURES_VERSION, OF_PRICE
+from isamap_learned.gathering import PROCESSOR_TIME
 from isamap_learned.learned import MODEL, ModelUnusable, Trained
 from isamap_learned.regression_trees import LEAF, Forest, Tree
 
