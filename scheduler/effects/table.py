@@ -28,6 +28,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import exposed_loads
 from isamap.scheduler.effects.copying import barriers, least_loads_and_copies, least_packing, packing, waits
+from isamap.scheduler.effects.cores_and_lanes import idle_cores, lane_waits, work_of_residents
 from isamap.scheduler.effects.effect import (
     Context,
     Effect,
@@ -38,10 +39,8 @@ from isamap.scheduler.effects.effect import (
     each_result,
     whole,
 )
-from isamap.scheduler.effects.lane_waits import lane_waits
 from isamap.scheduler.effects.least import StorageChoice, list_ways
 from isamap.scheduler.effects.levels import buffers_filled, one_after_another
-from isamap.scheduler.effects.occupancy import idle_cores, work_of_residents
 from isamap.scheduler.effects.overlapping import exposed_parts, least_leak
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.register_loads import least_loads, pages
