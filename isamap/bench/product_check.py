@@ -73,7 +73,7 @@ def _sampled_error(
         start = before[np.ix_(rows, columns)].astype(np.float64)
         expected, magnitude = expected + start, magnitude + np.abs(start)
     found = after[np.ix_(rows, columns)].astype(np.float64)
-    bound = ELEMENT_STEPS * F32_STEP * magnitude + _rounding(form, expected)
+    bound = ELEMENT_STEPS * F32_STEP * magnitude + _step_of_result(form, expected)
     return float(np.max(np.abs(found - expected) / bound))
 
 
@@ -91,7 +91,7 @@ def _sample(c: Array, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[A
     return rng.permutation(c.shape[0])[:SAMPLED], rng.permutation(c.shape[1])[:SAMPLED]
 
 
-def _rounding(form: Types, expected: NDArray[Any]) -> NDArray[Any]:
+def _step_of_result(form: Types, expected: NDArray[Any]) -> NDArray[Any]:
     """Return one step of C's type at these values, if it is narrower than the sum."""
     if form.c == form.sum:
         return np.full_like(expected, 1e-30)

@@ -26,7 +26,7 @@ def list_command(_asked: CommandOptions) -> Answer:
     text = f"{cache_root()}\n\n{align(lines)}\n\n{total}"
     database = Winners.open()
     winners, choices = len(database.all()), ChoiceDatabase.open().count()
-    payload = {**_payload(found), "tuning": _tuning(database, winners, choices)}
+    payload = {**_payload(found), "tuning": _describe_tuning(database, winners, choices)}
     if winners:
         text += f"\n{database.path}: {_count(winners)}, {_size(database.size_bytes())}"
     if choices:
@@ -47,7 +47,7 @@ def clear_command(asked: ClearOptions) -> Answer:
     if kind == TUNING:
         count, choices = database.clear(), ChoiceDatabase.open().clear()
         text = f"cleared {_count(count)}" + (f" and {_choose_kind(choices)}" if choices else "")
-        return Answer({**_payload(()), "tuning": _tuning(database, count, choices)}, text)
+        return Answer({**_payload(()), "tuning": _describe_tuning(database, count, choices)}, text)
     if kind is not None and kind not in [known.name for known in kinds()]:
         raise UsageProblem.of(
             "cache-kind",
@@ -83,7 +83,7 @@ def verify_command(_asked: CommandOptions) -> Answer:
     )
 
 
-def _tuning(database: Winners, winners: int, choices: int) -> dict[str, object]:
+def _describe_tuning(database: Winners, winners: int, choices: int) -> dict[str, object]:
     return {
         "path": str(database.path),
         "winners": winners,

@@ -160,7 +160,9 @@ def _invoke_command(command: str, words: Sequence[str], interrupts: Sequence[int
     except IsamapError as error:
         return _answer_error(error)
     except MemoryError as error:
-        return _answer_error(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
+        return _answer_error(
+            _missing_tool("out-of-memory", "there is not enough memory for this", str(error))
+        )
     except OSError as error:
         return _answer_os_error(words, error)
     except ImportError as error:
@@ -168,7 +170,9 @@ def _invoke_command(command: str, words: Sequence[str], interrupts: Sequence[int
             raise KeyboardInterrupt from error
         if UNMAPPED not in str(error):
             return _internal(words, error)
-        return _answer_error(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
+        return _answer_error(
+            _missing_tool("out-of-memory", "there is not enough memory for this", str(error))
+        )
     except Exception as error:
         if interrupts:
             raise KeyboardInterrupt from error
@@ -202,22 +206,22 @@ def _answer_os_error(words: Sequence[str], error: OSError) -> Answer:
         os.getcwd()
     except OSError:
         said = "the folder in which isamap was started is gone"
-        return _answer_error(_lacking("system-refused", said, "", "change to another folder"))
+        return _answer_error(_missing_tool("system-refused", said, "", "change to another folder"))
     try:
         tempfile.gettempdir()
     except OSError:
         said = "no folder takes temporary files: each is full or read-only"
         advice = "free some space, or name another folder with TMPDIR"
-        return _answer_error(_lacking("system-refused", said, "", advice))
+        return _answer_error(_missing_tool("system-refused", said, "", advice))
     if error.errno not in _REFUSALS:
         return _internal(words, error)
     at = f": {error.filename}" if error.filename else ""
     return _answer_error(
-        _lacking("system-refused", f"the operating system refuses: {error.strerror}{at}", "")
+        _missing_tool("system-refused", f"the operating system refuses: {error.strerror}{at}", "")
     )
 
 
-def _lacking(code: str, message: str, note: str, advice: str | None = None) -> MissingTool:
+def _missing_tool(code: str, message: str, note: str, advice: str | None = None) -> MissingTool:
     return MissingTool.of(code, message, notes=(note,) if note else (), help=advice)
 
 

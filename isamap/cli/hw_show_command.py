@@ -218,7 +218,7 @@ def _machine_text(
             slots = ", ".join(slot.unit for slot in bundle.slots)
             said += f"; slots for {slots}{'; loops' if bundle.loop is not None else ''}"
         parts += ["", f"program  {machine.program.source}  {said}"]
-    return "\n".join([*parts, "", align([_heading(bool(measured)), *rows])])
+    return "\n".join([*parts, "", align([_column_names(bool(measured)), *rows])])
 
 
 def _unit_rows(machine: Machine) -> list[tuple[str, ...]]:
@@ -229,7 +229,7 @@ def _unit_rows(machine: Machine) -> list[tuple[str, ...]]:
     ]
 
 
-def _heading(measured: bool) -> tuple[str, ...]:
+def _column_names(measured: bool) -> tuple[str, ...]:
     here = ("measured of all units",) if measured else ()
     return ("instruction", "unit", "interval, latency in ns", *here, "source", "emit")
 

@@ -148,7 +148,7 @@ def compile_whole(
         ),
         *(f"data decides `{size.name}`: a call returns it, {size.high} at most" for size in emitted.returned),
         *([_describe_parallel(made.dealt)] if made.dealt else []),
-        *(where_text(layers) or _predicted(layers)),
+        *(where_text(layers) or _describe_prediction(layers)),
         *reported,
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
@@ -156,7 +156,7 @@ def compile_whole(
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
 
 
-def _predicted(layers: Sequence[Layer]) -> list[str]:
+def _describe_prediction(layers: Sequence[Layer]) -> list[str]:
     """Return a line with the time of all layers, none for a model without computations."""
     from isamap.report.mappings import time_text
 

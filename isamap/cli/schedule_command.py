@@ -89,7 +89,7 @@ class Contest:
         from isamap.report.schedules import contest_lines, contest_rows
 
         lines = [align(contest_rows(self.attempts, self.verdicts))]
-        said = [] if self.ranking is None else [_proven(self.ranking)]
+        said = [] if self.ranking is None else [_describe_proof(self.ranking)]
         if fixed := fixed_words(self.best.schedule):
             said.append(f"cost, bound and gap: of schedules with {fixed}")
         said += contest_lines(self.attempts, self.verdicts)
@@ -338,7 +338,7 @@ def _verdicts(
     return Verdicts(evaluator, said, frozenset(e.schedule.nests for e in found if e.is_recalled))
 
 
-def _proven(ranking: Ranking) -> str:
+def _describe_proof(ranking: Ranking) -> str:
     listed, proven = len(ranking.schedules), ranking.proven
     if ranking.rest_ns == float("inf"):
         return f"there are {listed} schedules, and no others"

@@ -212,10 +212,10 @@ def _panes(made: CompletedCompilation, found: Recorded | None) -> Iterator[Pane]
     yield _pane("schedule", f"Schedule {made.emitted.name}.schedule", schedule_lines(schedule, made.nests))
     yield _pane("emitted", f"Code {name}", code)
     if made.machine.program is not None and not made.program.symbols:
-        yield _listing(made, code, found.simulation.issues if found is not None else MOST_LISTED)
+        yield _list_instructions(made, code, found.simulation.issues if found is not None else MOST_LISTED)
 
 
-def _listing(made: CompletedCompilation, code: Sequence[SubjectLine], issues: int) -> Pane:
+def _list_instructions(made: CompletedCompilation, code: Sequence[SubjectLine], issues: int) -> Pane:
     """Return the listing of the program's instructions, shortened, or the reason why there is none."""
     try:
         program = assemble(made.program, made.machine, first=MOST_LISTED)

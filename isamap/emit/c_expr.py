@@ -53,7 +53,7 @@ def stored_text(e: Expr, scope: CScope) -> CText:
     if isinstance(e, Read):
         return _rounded_element(scope.load(e), e.dtype, scope)
     if is_narrow(e.dtype):
-        return scope.helper(*_storing(e.dtype), _write_unrounded(e, scope))
+        return scope.helper(*_store_helpers(e.dtype), _write_unrounded(e, scope))
     if e.dtype.kind == "bool" and not isinstance(e, Const):
         return cast("uint8_t", value_text(e, scope))
     return value_text(e, scope)
@@ -71,7 +71,7 @@ def _rounded_element(value: CText, dtype: DType, scope: CScope) -> CText:
     return scope.helper("round_tf32", value) if dtype.name == "tf32" else value
 
 
-def _storing(dtype: DType) -> tuple[str]:
+def _store_helpers(dtype: DType) -> tuple[str]:
     return ("round_tf32",) if dtype.name == "tf32" else (f"f32_to_{dtype.name}",)
 
 

@@ -22,7 +22,7 @@ def _fill(name: str, **given: object) -> dict[str, str]:
     return {Template(name).substitute(given): Template(_TEXTS[name]).substitute(given)}
 
 
-def _fixed(*names: str) -> dict[str, str]:
+def _pick_texts(*names: str) -> dict[str, str]:
     return {name: _TEXTS[name] for name in names}
 
 
@@ -111,26 +111,28 @@ _MADE_HERE = "made_here_$t"
 """A constant computed at its use. gcc would keep it in a register that sums need (1.27 times the time)."""
 
 HELPERS: dict[str, str] = {
-    **_fixed("float_bits", "float_from_bits", "double_bits", "double_from_bits", "floor_div", "floor_mod"),
-    **_fixed("low_bits", "f64_to_odd_f32", "fma_to_odd_f32"),
+    **_pick_texts(
+        "float_bits", "float_from_bits", "double_bits", "double_from_bits", "floor_div", "floor_mod"
+    ),
+    **_pick_texts("low_bits", "f64_to_odd_f32", "fma_to_odd_f32"),
     **_fill("${n}_to_f64", n="i64", t="int64_t", inside="x >> 53 == 0 || x >> 53 == -1"),
     **_fill("${n}_to_f64", n="u64", t="uint64_t", inside="x >> 53 == 0"),
-    **_fixed("wide_value", "narrow_bits", "bf16_to_f32", "f32_to_bf16"),
+    **_pick_texts("wide_value", "narrow_bits", "bf16_to_f32", "f32_to_bf16"),
     **{name: text for d in _SMALL_FLOATS if d != BF16 for name, text in _small_float(d).items()},
-    **_fixed("round_tf32"),
+    **_pick_texts("round_tf32"),
     **{name: text for d in _SMALL_FLOATS for name, text in _fill("round_$n", n=d.name).items()},
     **{name: text for dtype in _INTEGERS for name, text in _integer_helpers(dtype).items()},
     **{name: text for dtype in _INTEGERS for name, text in _saturation(dtype).items()},
     **{name: text for mode in _UPWARD for name, text in _rounding_shift(mode, wide=False).items()},
-    **_fixed("wide_int"),
+    **_pick_texts("wide_int"),
     **{name: text for mode in _UPWARD for name, text in _rounding_shift(mode, wide=True).items()},
-    **_fixed("wrap_float"),
+    **_pick_texts("wrap_float"),
     **{
         k: v
         for t in sorted({storage_type(d) for d in DTYPES.values()})
         for k, v in _fill(_MADE_HERE, t=t).items()
     },
-    **_fixed("VECTOR_CLASS", "IN_VECTOR", "READ_ONCE", "LAST_USE", "ONE_SUM"),
+    **_pick_texts("VECTOR_CLASS", "IN_VECTOR", "READ_ONCE", "LAST_USE", "ONE_SUM"),
     **_fill("${op}_$n", op="min", n="f32", t="float", sign="<"),
     **_fill("${op}_$n", op="max", n="f32", t="float", sign=">"),
     **_fill("${op}_$n", op="min", n="f64", t="double", sign="<"),

@@ -72,7 +72,7 @@ def bound_option(option: NestOption, bound: Bound, at_once: int) -> NestOption:
     return replace(
         option,
         axes=axes,
-        operands=tuple(_shared(o, bound, count, waits) for o in option.operands),
+        operands=tuple(_share_copies(o, bound, count, waits) for o in option.operands),
         interval_ns=option.interval_ns * waits,
         fusions=fusions,
         team=min(count, at_once),
@@ -80,7 +80,7 @@ def bound_option(option: NestOption, bound: Bound, at_once: int) -> NestOption:
     )
 
 
-def _shared(operand: TileOperand, bound: Bound, count: int, waits: float) -> TileOperand:
+def _share_copies(operand: TileOperand, bound: Bound, count: int, waits: float) -> TileOperand:
     """Return an operand whose tiles belong to single instances, and whose copies all instances share."""
     own = prod(n for axis, n in bound.items() if axis in operand.axes)
     costs, staging = operand.costs, operand.staging

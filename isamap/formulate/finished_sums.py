@@ -69,7 +69,7 @@ def fused_accesses(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveS
     finish = finish_of(kernel, tile, nest, search)
     results = tuple((w.target_at.buffer, w.target_at.dtype.size_bytes) for w in finish.whole)
     inside = finish.begins_held or bool(finish.beginning)
-    found = _passed(tile, nest, finish, search)
+    found = _find_scratchpads(tile, nest, finish, search)
     return FusedAccesses(
         results, finish.first is not None, inside, finish.ends_held,
         through=tuple(memory for memory, _ in found),
@@ -85,7 +85,7 @@ def _first_reads(tile: Tile, finish: Finish) -> Iterator[FusedRead]:
             yield FusedRead(read.buffer, read.dtype.size_bytes, frozenset(acc.axes))
 
 
-def _passed(
+def _find_scratchpads(
     tile: Tile, nest: NestSchedule, finish: Finish, search: MoveSearch
 ) -> list[tuple[str, tuple[FusedRead, ...]]]:
     """Return for each finished result the scratchpad on its way out ("": none), and the arrays read there."""

@@ -171,7 +171,7 @@ def _nearest(
     fastest = sorted(plain, key=lambda m: open_compute_ns(statement, m, search.machine))
     found: list[tuple[Mapping, tuple[Movement, ...]]] = []
     for mapping in fastest[:CLOSELY]:
-        missing = _missing(kernel, statement, mapping, search)
+        missing = _find_missing(kernel, statement, mapping, search)
         if not missing:
             return None
         found.append((mapping, missing))
@@ -184,7 +184,7 @@ def _ends_in_memory(mapping: Mapping, search: MoveSearch) -> bool:
     return pattern is not None and search.is_addressable(pattern.output.memory or "")
 
 
-def _missing(
+def _find_missing(
     kernel: Kernel, statement: Statement, mapping: Mapping, search: MoveSearch
 ) -> tuple[Movement, ...]:
     """Return the operands of a mapping that cannot be moved."""

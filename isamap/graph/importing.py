@@ -102,7 +102,7 @@ def lower_model(
     lowering.taken += [NodeTreatment(node, "known") for node in gone] + [
         NodeTreatment(node, "integers") for node in parts
     ]
-    findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
+    findings = [_describe_refusal(taken) for taken in lowering.taken if taken.where == "refused"]
     outputs = [names.get(port.name) for port in model.graph.outputs]
     if not findings:
         no_type = "no kernel computes with the type of the input"
@@ -247,7 +247,7 @@ def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return found
 
 
-def _finding(taken: NodeTreatment) -> Diagnostic:
+def _describe_refusal(taken: NodeTreatment) -> Diagnostic:
     node = taken.node
     where = f"{node.domain}." if node.domain else ""
     help_ = "write it by other operators, or leave this part of the model to another program"

@@ -34,7 +34,7 @@ def check_casts(routine: Routine, known: FreeSizes, *, bound: bool) -> Iterator[
             inside = index.substitute(known.bindings)
             limits = (inside - int(cast.dtype.low), int(cast.dtype.high) - inside)
             if not all(is_nonnegative(limit, facts) for limit in limits):
-                yield _finding(cast, index, inside, facts)
+                yield _describe_cast(cast, index, inside, facts)
 
 
 def _expressions(routine: Routine) -> Iterator[tuple[Expr, dict[str, Index], tuple[Expr, ...]]]:
@@ -57,7 +57,7 @@ def _index_casts(e: Expr) -> Iterator[tuple[Cast, Index]]:
                 pass
 
 
-def _finding(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnostic:
+def _describe_cast(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnostic:
     dtype = cast.dtype
     least, most = smallest_value(inside, facts), smallest_value(-inside, facts)
     ends = None if least is None or most is None else f"{least} to {-most}"

@@ -520,7 +520,7 @@ def check_ranges(
                 bound = term.substitute(known.bindings)
                 # isl knows more of quotients with remainders: (i + 2) % 4 + 4*(i / 4) <= i + 3.
                 if not is_nonnegative(bound, facts) and not is_impossible((-bound - 1,), facts):
-                    yield _finding(
+                    yield _describe_access(
                         routine, access, position, term, below, axes, conditions, facts, known, constants
                     )
                     break
@@ -561,7 +561,7 @@ def _facts(known: FreeSizes, axes: tuple[AxisAt, ...], conditions: tuple[ir.Expr
     return facts.with_facts(tuple(gap - 1 for gap in gaps if is_nonnegative(gap, facts)))
 
 
-def _finding(
+def _describe_access(
     routine: ir.Routine,
     access: ir.Read,
     position: int,

@@ -84,17 +84,17 @@ def clear(
     whole, rest = divmod(elements, found.most)
     nodes: list[Node] = []
     if whole == 1:
-        nodes.append(_clearing(found, buffer, offset, found.most))
+        nodes.append(_clear_buffer(found, buffer, offset, found.most))
     elif whole:
         variable = names.fresh("part")
         here = offset + Index.of(variable) * found.most
-        nodes.append(For(variable, Index.of(whole), (_clearing(found, buffer, here, found.most),)))
+        nodes.append(For(variable, Index.of(whole), (_clear_buffer(found, buffer, here, found.most),)))
     if rest:
-        nodes.append(_clearing(found, buffer, offset + whole * found.most, rest))
+        nodes.append(_clear_buffer(found, buffer, offset + whole * found.most, rest))
     return tuple(nodes)
 
 
-def _clearing(found: Clearing, buffer: str, offset: Index, elements: int) -> Issue:
+def _clear_buffer(found: Clearing, buffer: str, offset: Index, elements: int) -> Issue:
     place = MemoryRef(buffer, offset, (Index.of(1),))
     return Issue(found.instruction, ((found.operand, place),), ((found.param, elements),))
 

@@ -194,14 +194,14 @@ def skip_by_guard(nest: Nest, inner: tuple[Step, ...], scope: NestScope, nodes: 
     found: list[Condition] = []
     axes = frozenset(axis.name for axis in nest.tile.statement.axes)
     if nest.finish.first is None and nest.finish.partial == nest.finish.whole:
-        found += _conditions(_adding(nest.tile.statement.assign), axes, place)
+        found += _conditions(_guard_of_sum(nest.tile.statement.assign), axes, place)
     if {w.target.buffer for w in nest.finish.whole} == {nest.tile.statement.assign.target.buffer}:
         found += _conditions(nest.seen, axes, place)
     conditions = tuple(c for c in found if not _is_certain(c))
     return (If(conditions, nodes),) if conditions else nodes
 
 
-def _adding(assign: Assign) -> Expr | None:
+def _guard_of_sum(assign: Assign) -> Expr | None:
     """Return the condition under which a statement changes its sum, or None if it always does."""
     match assign.op, assign.value:
         case str() as op, Call("select", (guard, _, Const() as nothing)):

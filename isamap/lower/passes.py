@@ -346,7 +346,7 @@ def lower_versions(
     temps: dict[str, Buffer] = {}
     for number, version in enumerate(versions, 1):
         state: State = ()
-        for name, state in _lowering(version, machine, names):
+        for name, state in _lower_version(version, machine, names):
             seen(f"version-{number}-{name}", state)
         assert isinstance(state, LoweredProgram), "the last pass leaves a program"
         inside = state.body
@@ -365,12 +365,12 @@ def versions_behind(
     """Return the result of a pass for each version."""
     names = names_of(kernel)
     return tuple(
-        next(state for own, state in _lowering(version, machine, names) if own == name)
+        next(state for own, state in _lower_version(version, machine, names) if own == name)
         for version in versions
     )
 
 
-def _lowering(version: Version, machine: Machine, names: Names) -> Iterator[tuple[str, State]]:
+def _lower_version(version: Version, machine: Machine, names: Names) -> Iterator[tuple[str, State]]:
     known = version.kernel, machine, version.schedule, version.sizes
     return lowering(*known, matches=version.matches, names=names)
 

@@ -306,12 +306,14 @@ def find_unmentioned(
         mine = [a for a in arguments if a.kind == "operand" and a.name == operand.name]
         attributes = {a.attribute for a in mine} | {"stride" for a in mine if any(a.place[:1])}
         if is_value and operand.role != "in" and operand.name not in results and "ref" not in attributes:
-            yield _unmentioned(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
+            yield _refuse_unmentioned(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
         if not attributes and not (is_value and operand.role == "out"):
             what = "the old value of" if is_value and operand.role == "inout" else "the operand"
-            yield _unmentioned(f"{what} `{operand.name}`", span, f"pass `{_pass_operand(operand, named)}`")
+            yield _refuse_unmentioned(
+                f"{what} `{operand.name}`", span, f"pass `{_pass_operand(operand, named)}`"
+            )
         if "stride" not in attributes and _any_row_stride(operand) and attributes != {"value"}:
-            yield _unmentioned(
+            yield _refuse_unmentioned(
                 f"the stride of `{operand.name}`, whose rows may lie apart",
                 span,
                 f"pass `{operand.name}.stride`",
@@ -319,10 +321,10 @@ def find_unmentioned(
     given = {a.name for a in arguments if a.kind == "param"}
     for param in instruction.params:
         if param.name not in given and not _is_implied(param, instruction):
-            yield _unmentioned(f"the parameter `{param.name}`", span, f"pass `{param.name}`")
+            yield _refuse_unmentioned(f"the parameter `{param.name}`", span, f"pass `{param.name}`")
     for state in instruction.sets_state:
         if around.states[state].bytes and not any(a.kind == "state" and a.name == state for a in arguments):
-            yield _unmentioned(f"the image of the state `{state}`", span, f"pass `{state}.addr`")
+            yield _refuse_unmentioned(f"the image of the state `{state}`", span, f"pass `{state}.addr`")
 
 
 def _computed_by(written: Nested, call: EmitCall, instruction: Instruction) -> Iterator[SpecProblem]:
@@ -371,5 +373,5 @@ def _is_implied(param: Param, instruction: Instruction) -> bool:
     return param.kind == "machine" or param.name in required | bounded
 
 
-def _unmentioned(what: str, span: Span, advice: str) -> SpecProblem:
+def _refuse_unmentioned(what: str, span: Span, advice: str) -> SpecProblem:
     return _problem("emit-forgets", f"the emission forgets {what}", span, advice=advice)

@@ -90,7 +90,9 @@ def check_room(
             decl = memories[o.memory or ""].decl
             needed, there = _bits(o, env), 8 * _register_bytes(decl, env)
             if needed > there:
-                raise SpecProblem(_finding(instruction, o, decl, -(-needed // 8), there // 8, env, at))
+                raise SpecProblem(
+                    _describe_misfit(instruction, o, decl, -(-needed // 8), there // 8, env, at)
+                )
 
 
 def _is_in_one_register(o: Operand, memories: Mapping[str, Memory]) -> bool:
@@ -116,7 +118,7 @@ def _register_bytes(decl: MemoryDecl, env: Mapping[str, int]) -> int:
     return given["bytes"] if "bytes" in given else given["rows"] * given["row_bytes"]
 
 
-def _finding(
+def _describe_misfit(
     instruction: Instruction,
     o: Operand,
     decl: MemoryDecl,

@@ -279,34 +279,34 @@ def _memory_warnings(machine: Machine, flows: list[_Flow], files: Mapping[str, s
     emptied = {name for flow in flows for name in flow.reads if flow.writes - {name}}
     for name in kept:
         if name not in used:
-            yield _warning(
+            yield _warn(
                 machine, name, "memory-unused", f"no instruction uses `{name}`",
                 "describe such an instruction, or remove the memory",
             )  # fmt: skip
         elif name not in filled:
-            yield _warning(
+            yield _warn(
                 machine, name, "memory-unfilled", f"no instruction fills `{name}`: it is always empty",
                 "describe an instruction that loads it, or that writes numbers to it",
             )  # fmt: skip
         elif name not in emptied:
-            yield _warning(
+            yield _warn(
                 machine, name, "memory-unemptied",
                 f"nothing leaves `{name}`: no instruction moves data out of it",
                 "describe an instruction that stores it",
             )  # fmt: skip
     # What a memory lacks was said of it, and is not of all that depends on it.
     reached = _find_reached({*homes, *(n for n in kept if n not in filled)}, flows)
-    leaving = _leaving({*homes, *(n for n in kept if n not in emptied)}, flows)
+    leaving = _find_sources({*homes, *(n for n in kept if n not in emptied)}, flows)
     home = f"`{homes[0]}`" if homes else "kernels' tensors"
     if cut_off := [n for n in kept if n in filled and n not in reached]:
         found = f"no data from {home} reaches {_join_names(cut_off)}"
         said = f"{found}: all that fill it read memories that are never filled"
-        yield _warning(
+        yield _warn(
             machine, cut_off[0], "memory-unfilled", said, "describe an instruction that brings data in"
         )
     if caught := [n for n in kept if n in emptied and n not in leaving]:
         said = f"no instruction moves data of {_join_names(caught)} to {home}"
-        yield _warning(
+        yield _warn(
             machine, caught[0], "memory-unemptied", said, "describe an instruction that stores results"
         )
 
@@ -324,7 +324,7 @@ def _find_reached(start: set[str], flows: list[_Flow]) -> set[str]:
     return found
 
 
-def _leaving(start: set[str], flows: list[_Flow]) -> set[str]:
+def _find_sources(start: set[str], flows: list[_Flow]) -> set[str]:
     """Return all memories from which data can reach the starting ones."""
     found = set(start)
     while new := {n for f in flows if f.writes & found for n in f.reads} - found:
@@ -332,7 +332,7 @@ def _leaving(start: set[str], flows: list[_Flow]) -> set[str]:
     return found
 
 
-def _warning(machine: Machine, name: str, code: str, said: str, advice: str) -> Diagnostic:
+def _warn(machine: Machine, name: str, code: str, said: str, advice: str) -> Diagnostic:
     return Diagnostic(code, said, machine.memories[name].decl.span, severity="warning", help=advice)
 
 

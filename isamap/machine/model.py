@@ -303,18 +303,18 @@ def main_memories(machine: Machine) -> tuple[str, ...]:
 @lru_cache(maxsize=32)
 def home_of(machine: Machine) -> str:
     """Return the main memory of inputs, results and temporaries: the first that instructions read and write."""
-    mains, (read, written) = main_memories(machine), _touched(machine)
+    mains, (read, written) = main_memories(machine), _find_accessed(machine)
     return next((name for name in mains if name in read & written), mains[0])
 
 
 @lru_cache(maxsize=32)
 def memory_of_constants(machine: Machine) -> str:
     """Return the first main memory that instructions only read, or the memory of inputs and results."""
-    read, written = _touched(machine)
+    read, written = _find_accessed(machine)
     return next((name for name in main_memories(machine) if name in read - written), home_of(machine))
 
 
-def _touched(machine: Machine) -> tuple[frozenset[str | None], frozenset[str | None]]:
+def _find_accessed(machine: Machine) -> tuple[frozenset[str | None], frozenset[str | None]]:
     """Return the memories that instructions read, and those that they write."""
     every = [o for item in machine.instructions.values() for o in item.instruction.operands]
     read, written = ([o.memory for o in every if o.role != role] for role in ("out", "in"))

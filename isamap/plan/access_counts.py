@@ -459,7 +459,7 @@ def with_energy(
         read, write = energies.access_pj(_memory_of(row.level))
         own = (row.reads + row.drains) * read + (row.updates + row.fills) * write
         rows.append(replace(row, energy_pj=iterations * row.element_bytes * own))
-    for outer, level, carried_bytes, row in _carried(found):
+    for outer, level, carried_bytes, row in _count_carried(found):
         if carried := energies.link_pj(_memory_of(outer), _memory_of(level)) * carried_bytes:
             name = f"{outer} – {level}"
             links[name] = links.get(name, 0.0) + iterations * carried
@@ -493,7 +493,7 @@ def _memory_of(level: str) -> str:
     return "" if level == "workspace" else level
 
 
-def _carried(found: StatementAccesses) -> Iterator[tuple[str, str, int, Accesses | None]]:
+def _count_carried(found: StatementAccesses) -> Iterator[tuple[str, str, int, Accesses | None]]:
     """Yield two levels, the bytes between them, and the operand's row of the inner level (None if fused).
 
     Results and inputs of fused statements go through their own scratchpads, if they have some.

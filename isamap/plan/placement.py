@@ -41,23 +41,27 @@ def check_placement(
     for n, one in enumerate(buffers):
         offset = offsets.get(one.name)
         if offset is None:
-            found.append(_finding(f"{one.name} has no place"))
+            found.append(_describe_fault(f"{one.name} has no place"))
             continue
         if offset < 0 or offset + one.size_bytes > capacity_bytes:
             end = offset + one.size_bytes
-            found.append(_finding(f"{one.name} is at {offset} to {end}, outside of {capacity_bytes} bytes"))
+            found.append(
+                _describe_fault(f"{one.name} is at {offset} to {end}, outside of {capacity_bytes} bytes")
+            )
         if offset % one.alignment_bytes:
-            found.append(_finding(f"{one.name} is at {offset}, not a multiple of {one.alignment_bytes}"))
+            found.append(
+                _describe_fault(f"{one.name} is at {offset}, not a multiple of {one.alignment_bytes}")
+            )
         for other in buffers[:n]:
             their = offsets.get(other.name)
             if their is None or one.start >= other.end or other.start >= one.end:
                 continue
             if offset < their + other.size_bytes and their < offset + one.size_bytes:
-                found.append(_finding(f"{other.name} and {one.name} overlap while both live"))
+                found.append(_describe_fault(f"{other.name} and {one.name} overlap while both live"))
     return tuple(found)
 
 
-def _finding(message: str) -> Diagnostic:
+def _describe_fault(message: str) -> Diagnostic:
     return Diagnostic("placement-wrong", message)
 
 

@@ -20,7 +20,9 @@ def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
         "machine": matched.machine.name,
         "mode": matched.mode,
         "sizes": dict(matched.sizes),
-        "mappings": [_mapping(facts.mapping, facts) for facts in (known[m] for m in matched.mappings)],
+        "mappings": [
+            _describe_mapping(facts.mapping, facts) for facts in (known[m] for m in matched.mappings)
+        ],
         **matched.counts.as_json(),
         "instructions": _numbers(by_instruction(matched.mappings, matched.groups)),
         "groups": [_group(g) for g in matched.groups],
@@ -28,7 +30,7 @@ def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
     }
 
 
-def _mapping(m: Mapping, facts: MappingFacts) -> dict[str, object]:
+def _describe_mapping(m: Mapping, facts: MappingFacts) -> dict[str, object]:
     made = None if facts.is_open else facts.estimate
     return {
         **_describe_place(m),

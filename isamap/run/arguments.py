@@ -335,7 +335,7 @@ def _check_names(
         return
     said = f"the {what} `{missing[0]}` is not given" if missing else f"it takes no {what} `{extra[0]}`"
     listed = ", ".join(needed) or "none"
-    help_ = _nearest_name(extra, missing or (needed if known is None else known)) or _packing(
+    help_ = _nearest_name(extra, missing or (needed if known is None else known)) or _advise_packing(
         missing, interface
     )
     raise UsageProblem.of(
@@ -351,7 +351,7 @@ def _nearest_name(extra: list[str], known: list[str]) -> str | None:
     return f"did you mean `{same[0]}`?" if same else did_you_mean(str(extra[0]), known)
 
 
-def _packing(missing: list[str], interface: Interface) -> str | None:
+def _advise_packing(missing: list[str], interface: Interface) -> str | None:
     """Return advice on how to create a missing packed tensor, or None."""
     headers = {t.name: t.header for t in interface.tensors}
     match headers.get(missing[0]) if missing else None:

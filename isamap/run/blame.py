@@ -69,7 +69,7 @@ def find_refused_emissions(
     more = len(found) - _MOST
     last = (f"{more} more emissions are not accepted, either",) if more > 0 else ()
     shown = list(found.values())[:_MOST]
-    return tuple(_finding(compiler, f, emissions, last if f is shown[-1] else ()) for f in shown)
+    return tuple(_describe_fault(compiler, f, emissions, last if f is shown[-1] else ()) for f in shown)
 
 
 def _faults(says: str, files: Mapping[str, str], emissions: Emissions) -> Iterator[_Fault]:
@@ -93,7 +93,7 @@ def _faults(says: str, files: Mapping[str, str], emissions: Emissions) -> Iterat
         yield _Fault(message, function, first, others)
 
 
-def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str, ...]) -> Diagnostic:
+def _describe_fault(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str, ...]) -> Diagnostic:
     """Return the diagnostic of one instruction."""
     notes = [fault.message[:300]]
     if fault.others:

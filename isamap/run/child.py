@@ -178,7 +178,7 @@ def run_child(
         finally:
             output.seek(0)
             answer = keep_results(job, output.read())
-    return _judged(answer or None, {}, subject)
+    return _judge(answer or None, {}, subject)
 
 
 def _run_worker(
@@ -204,12 +204,10 @@ def _run_worker(
     code = ended.code if emulator is None else ended_by(ended.code)
     if code != 0:
         raise _explain_end(code, ended.errors, job, subject, emulator, inherited)
-    return _judged(ended.answer, inherited, subject)
+    return _judge(ended.answer, inherited, subject)
 
 
-def _judged(
-    answer: dict[str, Any] | None, inherited: dict[str, int], subject: ChildProgram
-) -> dict[str, Any]:
+def _judge(answer: dict[str, Any] | None, inherited: dict[str, int], subject: ChildProgram) -> dict[str, Any]:
     """Return an answer that reports success. Raises: RunProblem, MissingTool for others."""
     if answer is None:
         raise _problem("program-unanswered", "ended its process before its work was done", subject)

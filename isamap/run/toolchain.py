@@ -307,7 +307,7 @@ def _perform(
         raise lack
     if not _is_about_code(result.stderr, written):
         said = result.stderr or f"it ended with exit code {result.returncode}, without a word"
-        raise _lacking(f"{compiler.name} failed with no message about {mains[0]}", said, _AGAIN)
+        raise _describe_lack(f"{compiler.name} failed with no message about {mains[0]}", said, _AGAIN)
     raise _report_refusal(compiler, mains[0], result.stderr, written, emissions)
 
 
@@ -337,10 +337,10 @@ def _lack_of(compiler: str, result: subprocess.CompletedProcess[str], folder: st
     table = loads(Path(__file__).with_name("compiler_lacks.toml").read_text(encoding="utf-8"))["lacks"]
     for row in table:
         if said := next((line for line in lines if re.search(row["message"], line, re.IGNORECASE)), None):
-            return _lacking(f"{compiler} {row['lack']}", said, row["help"])
+            return _describe_lack(f"{compiler} {row['lack']}", said, row["help"])
     if shutil.disk_usage(folder).free < _ROOM_BYTES:  # a linker may say nothing of it
         said = f"No space left on device: {tempfile.gettempdir()}"
-        return _lacking(f"{compiler} {table[0]['lack']}", said, table[0]["help"])
+        return _describe_lack(f"{compiler} {table[0]['lack']}", said, table[0]["help"])
     return None
 
 
@@ -350,7 +350,7 @@ def _is_about_code(says: str, files: Iterable[str]) -> bool:
     return re.search(rf"(?:^|[\s/])(?:{named}):[0-9]+", says) is not None or _FAULTS.search(says) is not None
 
 
-def _lacking(message: str, said: str, help_: str) -> MissingTool:
+def _describe_lack(message: str, said: str, help_: str) -> MissingTool:
     return MissingTool.of("system-refused", message, notes=(said.strip()[:300],), help=help_)
 
 

@@ -78,7 +78,7 @@ def least_commands(nodes: Sequence[Node], env: Mapping[str, int]) -> int:
                 found += not any(isinstance(v, Index) and v.symbols for _, v in node.params)
             case For(variable, trips, body):
                 count = trips.evaluate(env)
-                alike = variable not in _deciding(body)
+                alike = variable not in _find_deciding(body)
                 for trip in range(min(count, 1) if alike else count):
                     found += least_commands(body, {**env, variable: trip}) * (count if alike else 1)
             case If(conditions, body):
@@ -90,18 +90,18 @@ def least_commands(nodes: Sequence[Node], env: Mapping[str, int]) -> int:
     return found
 
 
-def _deciding(body: Sequence[Node]) -> set[str]:
+def _find_deciding(body: Sequence[Node]) -> set[str]:
     """Return the variables on which trips and conditions in a body depend."""
     found = set[str]()
     for node in by_one_thread(body):
         match node:
             case For(_, trips, inner):
-                found |= {*trips.symbols, *_deciding(inner)}
+                found |= {*trips.symbols, *_find_deciding(inner)}
             case If(conditions, inner):
                 ends = (end for left, _, right in conditions for end in (left, right))
-                found |= {name for end in ends for name in end.symbols} | _deciding(inner)
+                found |= {name for end in ends for name in end.symbols} | _find_deciding(inner)
             case Block(_, inner):
-                found |= _deciding(inner)
+                found |= _find_deciding(inner)
             case _:
                 pass
     return found

@@ -43,7 +43,7 @@ def _scores(c: AtenCall, result: str) -> tuple[str, tuple[int, ...], str]:
     batch, (rows, width), columns = query[:-2], query[-2:], key[-2]
     scale = 1 / math.sqrt(width) if c["scale"] is None else c["scale"]
     shared = (*key[:-2], prod(query[:-1]) // max(prod(key[:-2]), 1))
-    keys = _transposed(c, c.term(c["key"], result), len(query))
+    keys = _transpose(c, c.term(c["key"], result), len(query))
     if result == c.dtype:
         queries = c.shaped(c.scaled(c.term(c["query"]), scale), *shared, width)
         scores = c("MatMul", queries, keys)
@@ -66,7 +66,7 @@ def _scores(c: AtenCall, result: str) -> tuple[str, tuple[int, ...], str]:
     return scores, shared, none
 
 
-def _transposed(c: AtenCall, name: str, rank: int) -> str:
+def _transpose(c: AtenCall, name: str, rank: int) -> str:
     """Return a value with its last two axes exchanged."""
     return c("Transpose", name, perm=(*range(rank - 2), rank - 1, rank - 2))
 
@@ -84,7 +84,7 @@ def _attention_gradients(c: AtenCall) -> tuple[str, ...]:
     powers = c.where(none, c.number(0), powers) if none else powers
     share = c.reduced("ReduceSum", c("Mul", c.term(c["grad_out"]), c.term(c["out"])), [rank - 1], keeps=True)
     grads = c.shaped(c.term(c["grad_out"], result), *shared, value[-1])
-    of_powers = c("SumMatMul", grads, _transposed(c, c.term(c["value"], result), rank), domain=OWN)
+    of_powers = c("SumMatMul", grads, _transpose(c, c.term(c["value"], result), rank), domain=OWN)
     of_powers = c.shaped(of_powers, *query[:-1], key[-2])
     of_scores = c.scaled(c("Mul", powers, c("Sub", of_powers, share)), scale)
     powers, of_scores = (c.shaped(c.cast(x, c.dtype, result), *shared, key[-2]) for x in (powers, of_scores))
@@ -92,8 +92,8 @@ def _attention_gradients(c: AtenCall) -> tuple[str, ...]:
     queries = c.shaped(c.term(c["query"]), *shared, query[-1])
     return (
         c.shaped(c("MatMul", of_scores, c.term(c["key"])), *query),
-        c("MatMul", _transposed(c, of_scores, rank), queries),
-        c("MatMul", _transposed(c, powers, rank), grads),
+        c("MatMul", _transpose(c, of_scores, rank), queries),
+        c("MatMul", _transpose(c, powers, rank), grads),
     )
 
 

@@ -162,7 +162,7 @@ def _sign(c: AtenCall) -> str:
     )
 
 
-def _fitting(op: str) -> Row:
+def _ignore_nan(op: str) -> Row:
     """Return a row for a minimum or maximum that ignores NaN."""
 
     def row(c: AtenCall) -> str:
@@ -272,10 +272,10 @@ def _spread(*, is_root: bool, has_mean: bool) -> Row:
 
 def _norm(c: AtenCall) -> str:
     """Return a vector norm of any order."""
-    return _normed(c, c.x, float(c["ord"]), c.axes(), keeps=bool(c["keepdim"]))
+    return _norm_of(c, c.x, float(c["ord"]), c.axes(), keeps=bool(c["keepdim"]))
 
 
-def _normed(c: AtenCall, x: str, order: float, axes: Sequence[int], *, keeps: bool = False) -> str:
+def _norm_of(c: AtenCall, x: str, order: float, axes: Sequence[int], *, keeps: bool = False) -> str:
     simple = {1.0: "ReduceL1", 2.0: "ReduceL2", math.inf: "ReduceMax", -math.inf: "ReduceMin"}
     if order in simple:
         return c.reduced(simple[order], c("Abs", x) if math.isinf(order) else x, axes, keeps=keeps)
@@ -288,7 +288,7 @@ def _normed(c: AtenCall, x: str, order: float, axes: Sequence[int], *, keeps: bo
 
 def _distances(c: AtenCall) -> str:
     one, other = (c("Unsqueeze", c.term(c[name]), c.to.integers(at)) for name, at in (("x1", -2), ("x2", -3)))
-    return _normed(c, c("Sub", one, other), float(c["p"]), [len(c.shape)])
+    return _norm_of(c, c("Sub", one, other), float(c["p"]), [len(c.shape)])
 
 
 def _softmax(op: str) -> Row:
@@ -658,8 +658,8 @@ _ELEMENTS: Mapping[str, Row] = {
         (_test("IsInf"), "isinf"),
         (_test("IsInf", detect_negative=0), "isposinf"),
         (_test("IsInf", detect_positive=0), "isneginf"),
-        (_fitting("Max"), "fmax"),
-        (_fitting("Min"), "fmin"),
+        (_ignore_nan("Max"), "fmax"),
+        (_ignore_nan("Min"), "fmin"),
         (_choose, "where.self"),
         (_mask, "masked_fill.Scalar masked_fill.Tensor"),
         (lambda c: c.x, "_to_copy clone alias detach lift_fresh_copy convert_element_type"),

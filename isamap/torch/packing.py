@@ -131,7 +131,7 @@ class PackedGraph:
         given_back = {follow_views(node) for node in output.all_input_nodes}
         self.weights = [n for n in inputs if n in weights and n.users and n not in given_back]
         self.prepared = tuple(_of_weights_alone(graph, frozenset(self.weights), given_back))
-        self._weights_among = _picked([inputs.index(node) for node in self.weights])
+        self._weights_among = _pick([inputs.index(node) for node in self.weights])
         tensor: Any = import_module("torch").Tensor
         self._address, self._version = tensor.data_ptr, tensor._version.__get__
         self._seen: list[tuple[Sequence[Any], Sequence[Any]]] | None = None
@@ -218,7 +218,7 @@ class PackedGraph:
 _CHANGING = "weights read in each call, as they go on changing"
 
 
-def _picked(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+def _pick(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """Return a function that selects the arguments at these positions."""
     if len(places) > 1:
         return itemgetter(*places)

@@ -153,7 +153,7 @@ def _rows(members: Members, span: Span) -> Rows:
             if n in members.fillers:
                 if target.buffer not in held:
                     continue
-                of[n] = _filling(s, members, n, held[target.buffer])
+                of[n] = _find_writing_rows(s, members, n, held[target.buffer])
             if of[n][0] >= of[n][1]:
                 continue
             for r in rewrite.accesses(s):
@@ -179,7 +179,7 @@ def _subscript_range(index: Index, s: Statement, row: str, span: Span) -> Span:
     return low, high + 1
 
 
-def _filling(s: Statement, members: Members, n: int, held: Span) -> Span:
+def _find_writing_rows(s: Statement, members: Members, n: int, held: Span) -> Span:
     """Return the rows of a statement that write elements of the buffer."""
     name = members.rows[n]
     index = s.assign.target.index[members.shrunk[s.assign.target.buffer]]
@@ -419,7 +419,7 @@ def _follow_temporaries(
     for n in reversed(run):
         s, target = given[n], given[n].assign.target
         if target.buffer in shrunk:
-            leading = _leading(target.index[shrunk[target.buffer]], s)
+            leading = _leading_axis(target.index[shrunk[target.buffer]], s)
             if leading is None:
                 return rows, shrunk, target.buffer
             rows[n] = leading
@@ -451,7 +451,7 @@ def _is_linear(index: Index, s: Statement) -> bool:
     )
 
 
-def _leading(index: Index, s: Statement) -> str | None:
+def _leading_axis(index: Index, s: Statement) -> str | None:
     """Return the axis with the largest step in a subscript, or None if it is no axis or the step is negative."""
     if not _is_linear(index, s):
         return None

@@ -82,7 +82,7 @@ def why_apart(kernel: Kernel, number: int, later: int) -> str:
         (c.ordered_loops != s.ordered_loops, "an ordered loop is around one of them alone"),
         (reduced, f"it reduces over {reduced}, and needs elements of several tiles"),
         (
-            _renaming(read, c, own, s, of) is None,
+            _rename_axes(read, c, own, s, of) is None,
             f"its iterations are not one for each element of `{own.buffer}`",
         ),
         (True, "a statement in between, or this one, accesses the same elements in a different order"),
@@ -153,7 +153,7 @@ def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
     return plain and all(of.positive(a.extent) for a in s.reduction_axes)
 
 
-def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) -> dict[str, Index] | None:
+def _rename_axes(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) -> dict[str, Index] | None:
     """Return the axes of c in terms of those of the sum s, such that two accesses are one element, or None.
 
     The result is None unless c has exactly one iteration for each element.
@@ -184,7 +184,7 @@ def _start(given: Sequence[Statement], number: int, of: Conflicts) -> Companion 
     between = given[before[-1] + 1 : number]
     if not all(q.ordered_loops == s.ordered_loops and never_meet(c, q, of) for q in between):
         return None
-    names = _renaming(c.assign.target, c, own, s, of)
+    names = _rename_axes(c.assign.target, c, own, s, of)
     if names is None:
         return None
     return Companion(before[-1], own, substitute_expr(c.assign.value, names), starts=True)
@@ -201,7 +201,7 @@ def _follower(
     followers = [t for t in taken if not t.starts]
     known = {s.assign.target.buffer: s.assign.target} | {t.target.buffer: t.target for t in followers}
     seen = [r for r in reads(value) if r.buffer in known]
-    names = _renaming(seen[0], c, known[seen[0].buffer], s, of) if seen else None
+    names = _rename_axes(seen[0], c, known[seen[0].buffer], s, of) if seen else None
     if names is None or any(may_be_one(c.assign.target, c, r, s, of, in_turn=True) for r in accesses(s)[1:]):
         return None
     target, value = substitute_read(c.assign.target, names), substitute_expr(value, names)

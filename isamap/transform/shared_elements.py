@@ -97,7 +97,7 @@ def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
         return False
     shared = len([1 for x, y in zip(a.ordered_loops, b.ordered_loops, strict=False) if x == y])
     own = ((*a.sequence[shared:], *a.axes), (*b.sequence[shared:], *b.axes))
-    return bool(_meeting(of.frame, mine.index, its.index, own, a.sequence[:shared], None))
+    return bool(_relate_elements(of.frame, mine.index, its.index, own, a.sequence[:shared], None))
 
 
 def commute_with(statement: Statement, others: Iterable[Statement], of: Conflicts) -> bool:
@@ -188,7 +188,7 @@ def _relation(
     axis = None if alone or around >= len(a.sequence) else a.sequence[around]
     inside = around + (axis is not None)
     own = ((*a.sequence[inside:], *a.axes), (*b.sequence[inside:], *b.axes))
-    return _meeting(of.frame, f.index, g.index, own, shared, axis)
+    return _relate_elements(of.frame, f.index, g.index, own, shared, axis)
 
 
 def _sums_once(kernel: Kernel, frame: Kernel, name: str) -> bool:
@@ -201,13 +201,13 @@ def _sums_once(kernel: Kernel, frame: Kernel, name: str) -> bool:
         for depth, axis in enumerate(s.sequence):
             own = (*s.sequence[depth + 1 :], *s.axes)
             index = s.assign.target.index
-            if _meeting(frame, index, index, (own, own), s.sequence[:depth], axis) - {"="}:
+            if _relate_elements(frame, index, index, (own, own), s.sequence[:depth], axis) - {"="}:
                 return False
     return len(sums) <= 1
 
 
 @lru_cache(maxsize=1 << 16)
-def _meeting(
+def _relate_elements(
     frame: Kernel,
     f: tuple[Index, ...],
     g: tuple[Index, ...],

@@ -334,7 +334,7 @@ class _Tiled:
             inside = [*self._taps[n + 1 :], *kept]
             target = self._at_points(self.of.tap, n, inside, _names(inside))
             terms = [substitute_read(source, {window.taps.name: t}) for t in range(_size(window.taps))]
-            found += _combined(by.filters, terms, target, point, (*earlier, *inside))
+            found += _combine_terms(by.filters, terms, target, point, (*earlier, *inside))
             source = target
         return source
 
@@ -364,7 +364,7 @@ class _Tiled:
             ]
             ranges = {a.name: (0, _size(a) - 1) for a in inside}
             terms = [_inside(read, self.kernel, ranges) for read in terms] if n == 0 else terms
-            found += _combined(by.image, terms, target, point, (*earlier, *inside))
+            found += _combine_terms(by.image, terms, target, point, (*earlier, *inside))
             source = target
         return source
 
@@ -392,7 +392,7 @@ class _Tiled:
             element = self._temporary(place.hole, *(a.extent for a in (*numbers, *inside)))
             target = element(*_names(numbers), *_names(inside))
             terms = [substitute_read(source, {self._points[n].name: k}) for k in range(self.sizes[n])]
-            found += _combined(by.results, terms, target, numbers[-1], (*numbers[:-1], *inside))
+            found += _combine_terms(by.results, terms, target, numbers[-1], (*numbers[:-1], *inside))
             source = target
         for which in tuples(range(self.count), repeat=len(self.by)):
             at = {
@@ -411,7 +411,7 @@ class _Tiled:
                 found.append(place.filled(tuple(axes), there, total))
 
 
-def _combined(
+def _combine_terms(
     matrix: Matrix, terms: Sequence[Read], target: Read, point: Axis, axes: tuple[Axis, ...]
 ) -> Iterator[Statement]:
     """Yield one statement per matrix row, which assigns that sum of terms to the target at its point."""

@@ -258,10 +258,10 @@ def warnings(machine: Machine, profile: Profile) -> tuple[Diagnostic, ...]:
         entry = machine.instructions.get(apart.subject.partition(" ")[0])
         span = entry.span if entry is not None else None
         groups.setdefault((span.source.name, span.start) if span is not None else None, []).append(apart)
-    return tuple(_warning(machine, group, profile) for group in groups.values())
+    return tuple(_warn(machine, group, profile) for group in groups.values())
 
 
-def _warning(machine: Machine, group: Iterable[ParameterDifference], profile: Profile) -> Diagnostic:
+def _warn(machine: Machine, group: Iterable[ParameterDifference], profile: Profile) -> Diagnostic:
     worst = sorted(group, key=lambda a: -a.factor)
     entry = machine.instructions.get(worst[0].subject.partition(" ")[0])
     more = (f"and {len(worst) - SHOWN} more of its family",) if len(worst) > SHOWN else ()

@@ -143,7 +143,7 @@ def _measure_products(
     best_in_place(asked[FEW].problem, True, False)  # where nothing reads them, that is the reason to tell
     for m in MORE:
         more = ClockedKernel.of("streams", _TEXT.format(m=m, n=n, k=K), machine)
-        if _streaming(more.problem, True):
+        if _find_streamed(more.problem, True):
             asked[m] = more
             break
     else:
@@ -173,7 +173,7 @@ def best_in_place(
     `fixed` are other decisions. Raises: Infeasible if there is none.
     """
     best: Schedule | None = None
-    for number, b in _streaming(problem, along_sum):
+    for number, b in _find_streamed(problem, along_sum):
         asked = 0 if not hinted else 1 if along_sum else len(b.prefetching.hints)
         in_place = {mapping_of(0): number, stage_of(0, b.name): 0, prefetch_of(0, b.name): asked}
         with suppress(Infeasible):
@@ -199,7 +199,7 @@ def _why_none(problem: Problem, along_sum: bool) -> str:
     )
 
 
-def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
+def _find_streamed(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
     """Return the options, by number, that stream B in place and can have hints for it."""
     return [
         (number, b)

@@ -192,7 +192,7 @@ def with_shared_data(option: NestOption, problem: Problem, order: Parts = ()) ->
     option = replace(option, parts=order or option.parts)
     summed = {axis.name for axis in option.axes if axis.is_reduction}
     orders = [option.parts] if order or any(n in summed for n, _ in option.parts) else _orders(option.parts)
-    ways = ([*_shared(replace(option, parts=parts), problem)] for parts in orders)
+    ways = ([*_share_fills(replace(option, parts=parts), problem)] for parts in orders)
     parts, operands = min(
         zip(orders, ways, strict=True), key=lambda way: (_busy_ns(way[1], problem), len(way[0]))
     )
@@ -210,7 +210,7 @@ def _orders(parts: Parts) -> list[Parts]:
     return found
 
 
-def _shared(option: NestOption, problem: Problem) -> Iterator[TileOperand]:
+def _share_fills(option: NestOption, problem: Problem) -> Iterator[TileOperand]:
     cached, count = dict(problem.cached), prod(n for _, n in option.parts)
     places = min(count, problem.teams(option) * problem.residents_of(option))
     for operand in option.operands:
@@ -218,7 +218,7 @@ def _shared(option: NestOption, problem: Problem) -> Iterator[TileOperand]:
         begun = () if flow is None or operand.is_accumulator else flow.begun
         if flow is not None and any(name in cached for name, _ in begun):
             room = min(cached[name] for name, _ in begun if name in cached)
-            together = _remaining(option, places, room)
+            together = _count_parts(option, places, room)
             share = _different(option.parts, together, operand.axes) / together
             once = tuple((name, ns * share if name in cached else ns) for name, ns in begun)
             yield with_fields(operand, flow=replace(flow, begun=once))
@@ -226,7 +226,7 @@ def _shared(option: NestOption, problem: Problem) -> Iterator[TileOperand]:
             yield operand
 
 
-def _remaining(option: NestOption, places: int, room_bytes: int) -> int:
+def _count_parts(option: NestOption, places: int, room_bytes: int) -> int:
     """Return how many parts after each other find the data of the first of them in a cache: `places` or more."""
     inner = (prod(n for _, n in option.parts[start:]) for start in range(len(option.parts)))
     return next((n for n in inner if n > places and _touched_bytes(option, n) <= room_bytes), places)

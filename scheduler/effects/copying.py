@@ -282,12 +282,12 @@ def waits(tiling: Tiling, computing: Cost, loaded: Cost) -> Cost:
     again = {o.name: copied_again(tiling, o) for o in operands}
     if tiling.space.option.shares_work:
         return waiting(tiling, computing, again)
-    exposed = [_exposed(tiling, o, again[o.name]) for o in operands if o.staging.flow is not None]
+    exposed = [_expose_fills(tiling, o, again[o.name]) for o in operands if o.staging.flow is not None]
     in_turn = total([largest([computing, loaded]), *exposed]) if exposed else Const(0)
     return largest([in_turn, *(arrivals(tiling, o, again[o.name]) for o in operands)])
 
 
-def _exposed(tiling: Tiling, operand: TileOperand, again: Sequence[Cost]) -> Cost:
+def _expose_fills(tiling: Tiling, operand: TileOperand, again: Sequence[Cost]) -> Cost:
     space = tiling.space
     once = Const(longest_ns(operand.staging.flow.begun) if operand.staging.flow is not None else 0.0)
     costs = {0: Const(0), 1: exposed_by_lanes(tiling, operand, again), 2: once}

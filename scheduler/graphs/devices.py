@@ -183,7 +183,7 @@ def _times(made: _Model) -> list[Any]:
     model, problem = made.model, made.stretch.problem
     whole = sum(round(job.cost_ns * TENTHS) for job in problem.jobs)
     whole += sum(round(ns * TENTHS) * len(problem.jobs) for ns in problem.crossing_ns.values())
-    crossing = _crossing(made)
+    crossing = _find_crossing(made)
     times: list[Any] = []
     for slot in range(made.slots):
         devices = range(problem.devices if slot % 2 else 1)
@@ -209,7 +209,7 @@ def _times(made: _Model) -> list[Any]:
     return times
 
 
-def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
+def _find_crossing(made: _Model) -> list[tuple[int, int, Any]]:
     """Return reader, cost and literal for each tensor that may be read from another device."""
     problem = made.stretch.problem
     writers = {t: n for n, job in enumerate(problem.jobs) for t in job.writes}

@@ -202,7 +202,7 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
         return None
     made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | iterations | order | sweep
     firsts = (first_values(space), least_values(space))
-    for values, blocks, last in product(firsts, _shrinking(space, sizes), (False, True)):
+    for values, blocks, last in product(firsts, _shrink_blocks(space, sizes), (False, True)):
         staged = {
             space.stage(o): space.stage_values(o)[-1 if last and o.staging.stage_whole else 0]
             for o in space.option.operands
@@ -213,7 +213,7 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     return next(filter(space.fits_scratchpads, smallest), None)
 
 
-def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterator[dict[str, int]]:
+def _shrink_blocks(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterator[dict[str, int]]:
     """Yield cache blocks that shrink together from the largest sizes until staged operands fit into scratchpads.
 
     With software pipelining there must be some blocks, and sums may have to stay whole.

@@ -234,7 +234,7 @@ def test_a_lack_is_not_remembered_as_a_refusal(
 def test_a_folder_that_lets_no_code_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = ChildProgram("the emitted `f`", tmp_path / "library.so", "gcc 9")
     subject.library.write_bytes(b"no library")
-    judge = child._judged  # pyright: ignore[reportPrivateUsage] - a mount would need root
+    judge = child._judge  # pyright: ignore[reportPrivateUsage] - a mount would need root
 
     def noexec(_path: Path) -> SimpleNamespace:
         return SimpleNamespace(f_flag=os.ST_NOEXEC)

@@ -128,7 +128,7 @@ def _find(
             continue
         search = _search(pattern, statement, bindings, holds)
         for chosen in _places(search, ()):
-            mapping = _mapping(pattern, number, bindings, search, chosen)
+            mapping = _build_mapping(pattern, number, bindings, search, chosen)
             if seen.is_new(mapping):
                 yield mapping
 
@@ -270,7 +270,7 @@ def _groups(search: _Search, chosen: tuple[Place, ...]) -> Groups:
     )
 
 
-def _mapping(
+def _build_mapping(
     pattern: Pattern, number: int, bindings: Bindings, search: _Search, chosen: tuple[Place, ...]
 ) -> Mapping:
     groups = _groups(search, chosen)
@@ -321,12 +321,12 @@ def _writes_memory(pattern: Pattern, machine: Machine) -> bool:
 @lru_cache(maxsize=1024)
 def _patterns_of_head(machine: Machine, op: str | None, target: DType, value: DType) -> tuple[Pattern, ...]:
     """Return a machine's patterns with this operation and these types of target and value, in order."""
-    own = _assigning(machine).get((op, target), ())
+    own = _index_assignments(machine).get((op, target), ())
     return tuple(p for i in own if (p := pattern_of(i)) is not None and p.value.dtype == value)
 
 
 @lru_cache(maxsize=64)
-def _assigning(machine: Machine) -> dict[tuple[str | None, DType], list[Instruction]]:
+def _index_assignments(machine: Machine) -> dict[tuple[str | None, DType], list[Instruction]]:
     """Return a machine's instructions with one assignment, by its operation and the type of its target."""
     found: dict[tuple[str | None, DType], list[Instruction]] = {}
     for item in machine.instructions.values():

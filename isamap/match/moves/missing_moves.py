@@ -24,7 +24,7 @@ def array_of(operand: OperandTile) -> str:
     return is_read_of(operand.subject) or "its value"
 
 
-def _computed(operand: OperandTile, tile: Tile) -> Expr:
+def _expression_of(operand: OperandTile, tile: Tile) -> Expr:
     """Return the kernel's expression that an operand stands for."""
     return next((b.subject for b in tile.mapping.bindings if b.name == operand.name), operand.subject)
 
@@ -37,13 +37,11 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
     if not back and sums_behind_ends(operand, tile, search):
-        said = f"`{print_expr(_computed(operand, tile))}` of zeros is not {print_expr(operand.fill)}"
+        said = f"`{print_expr(_expression_of(operand, tile))}` of zeros is not {print_expr(operand.fill)}"
         return f"{said}, and the last tile of the sum is computed whole: choose sizes of whole tiles"
     if search.is_addressable(operand.memory) and is_read_of(operand.subject) is None:
         reader = f"{operand.memory}, where {tile.mapping.instruction} reads it"
-        return (
-            f"{machine} has no instruction that writes `{print_expr(_computed(operand, tile))}` to {reader}"
-        )
+        return f"{machine} has no instruction that writes `{print_expr(_expression_of(operand, tile))}` to {reader}"
     if search.is_addressable(operand.memory) and not search.holds_arrays(operand.memory):
         step = search.known.address_steps[operand.memory]
         where = f", where all that is moved begins at multiples of {step} bytes" if step > 1 else ""
@@ -60,7 +58,9 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
         loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, search)}
         others = {p.instruction.name: p.output for p in writers}
         hindered = (
-            said for p in writers if _reads_memory(p, search) and (said := _violated(p, operand.shape))
+            said
+            for p in writers
+            if _reads_memory(p, search) and (said := _describe_violation(p, operand.shape))
         )
         if (said := next(hindered, None)) is not None:
             return f"{said}, which {register} does not meet"
@@ -84,7 +84,7 @@ def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
     return None
 
 
-def _violated(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
+def _describe_violation(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
     """Return text that names a violated constraint if an instruction writes this shape of register, or None."""
     params = fit_shape(pattern.output, shape)
     whole = tuple(None for _ in shape)

@@ -84,7 +84,7 @@ def _try_store(
     assert isinstance(written, Read)
     through = replace(request, expr=subject)
     output = Binding(pattern.output.name, pattern.target.index, written)
-    whole = Pattern(pattern.instruction, _reading(pattern, own[0]))
+    whole = Pattern(pattern.instruction, _target_register(pattern, own[0]))
     if reads_past(output, limits, whole, request.shape, request.valid):
         return None
     place = search.locate(pattern.instruction, output, params, limits)
@@ -116,7 +116,7 @@ def _is_filled(pattern: Pattern, params: Params, limits: dict[str, int]) -> bool
     return prod(limits[a] for a in limits if any(a in i.symbols for i in pattern.target.index)) == size
 
 
-def _reading(pattern: Pattern, read: Read) -> Statement:
+def _target_register(pattern: Pattern, read: Read) -> Statement:
     """Return the statement with its register operand as the target, so that limits apply to that register."""
     assign = replace(pattern.statement.assign, target=read)
     return replace(pattern.statement, assign=assign)

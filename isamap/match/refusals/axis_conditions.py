@@ -108,7 +108,7 @@ def _runs_over(case: Pair, axis: Axis, required: Signature, bindings: Bindings) 
     return f"runs over {axis.name} in {names}{never}"
 
 
-def _fitting(case: Pair, axes: tuple[Axis, ...], required: Signature, bindings: Bindings) -> Axis | None:
+def _find_axis(case: Pair, axes: tuple[Axis, ...], required: Signature, bindings: Bindings) -> Axis | None:
     """Return the first statement axis that may run on the instruction axis, or None."""
     assign = case.statement.assign
     return next((a for a in axes if may_run_on(kernel_signature(a.name, assign, bindings), required)), None)
@@ -117,7 +117,7 @@ def _fitting(case: Pair, axes: tuple[Axis, ...], required: Signature, bindings: 
 def _explain_order(
     case: Pair, axis: Axis, required: Signature, missing: _Homeless, runs: str
 ) -> Failure | None:
-    found = _fitting(case, case.statement.sequence, required, missing.bindings)
+    found = _find_axis(case, case.statement.sequence, required, missing.bindings)
     if found is None:
         return None
     message = f"{runs}: only {found.name} does, and `seq` keeps that in order"
@@ -130,7 +130,7 @@ def _explain_order(
 
 def _of_one(case: Pair, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Failure | None:
     single = tuple(a for a in case.statement.axes if a.extent.value == 1)
-    found = _fitting(case, single, required, missing.bindings)
+    found = _find_axis(case, single, required, missing.bindings)
     if found is None:
         return None
     message = f"{runs}: only {found.name} does, and its extent is 1{_utilisation(missing.axes)}"
@@ -196,7 +196,7 @@ def refuse_instruction(case: Pair) -> Failure | None:
     instruction = case.item.instruction
     parts = statements(instruction)
     where = case.statement.assign.span
-    lacking = _lacking(case, instruction, parts)
+    lacking = _find_unmatched(case, instruction, parts)
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(outputs) > 1 and lacking is not None:
         names = " and ".join(o.name for o in outputs)
@@ -225,7 +225,7 @@ def refuse_instruction(case: Pair) -> Failure | None:
     return Failure("several-outputs", message, where, instruction.span)
 
 
-def _lacking(case: Pair, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
+def _find_unmatched(case: Pair, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
     """Return the first statement of an instruction that no statement of the kernel matches, or None."""
     own = (case.statement, *case.others)
     for part in parts:
@@ -316,7 +316,7 @@ def refuse_elements(case: Pair) -> Failure | None:
     if violation.clause == "output-elements":
         return _overlap(case, mapping, violation)
     if violation.clause == "operand-twice":
-        return _meeting(case, mapping, violation)
+        return _refuse_two_elements(case, mapping, violation)
     return _explain_shared(case, mapping, violation)
 
 
@@ -380,7 +380,7 @@ def _explain_shared(case: Pair, mapping: Mapping, violation: Violation) -> Failu
     if not violation.is_certain:
         return _open(case, read, own, message)
     if any(len([a for a in pattern.axes if a.name in i.symbols]) > 1 for i in own.index):
-        at_its_step = _stepping(own, read, mapping)
+        at_its_step = _with_steps(own, read, mapping)
         message = f"moves its window by the steps of {mine}; the statement moves it by those of `{theirs}`"
         edit, edits = OTHER, ()
         if at_its_step is not None:
@@ -399,7 +399,7 @@ def _read_as(case: Pair, mapping: Mapping, violation: Violation) -> list[tuple[B
     return [(bound[read], own[read]) for read in required]
 
 
-def _meeting(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
+def _refuse_two_elements(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
     """Return the failure of a mapping by which one element of an operand is two elements of a tensor."""
     (one, mine), (other, its) = _read_as(case, mapping, violation)
     first, second = abridge(one.subject), abridge(other.subject)
@@ -413,7 +413,7 @@ def _meeting(case: Pair, mapping: Mapping, violation: Violation) -> Failure:
     return Failure("operand-twice", message, other.subject.span, its.span, OTHER)
 
 
-def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
+def _with_steps(own: Read, read: Read, mapping: Mapping) -> Read | None:
     """Return the statement's access with the instruction's steps in place of its own, or None."""
     runs = {
         g.instruction_axes[0]: g.kernel_axes[0]

@@ -94,7 +94,7 @@ def _fix(
         parts = statements(changed)
         # What initialises stands before what accumulates.
         number = rejection.statement + len(parts) - before
-        mappings = tuple(_performing(item.instruction, changed, parts[number], number))
+        mappings = tuple(_find_uses(item.instruction, changed, parts[number], number))
         again = refusal(OfferedMoves(changed, machine), item, parts[number], number, mappings)
         whole = next((m for m in mappings if m.kind != "degenerate"), None)
         if whole is not None and (again is None or again.reason in LACKING):
@@ -113,7 +113,7 @@ def _parse_edited(source: Source, name: str, sizes: Sizes | None) -> Kernel | No
         return None
 
 
-def _performing(
+def _find_uses(
     instruction: Instruction, kernel: Kernel, statement: Statement, number: int
 ) -> Iterator[Found]:
     pattern = pattern_of(instruction)

@@ -69,7 +69,7 @@ class _Section:
 
 def _sections(report: Report) -> Iterator[_Section]:
     yield _Section("code", "Kernel, schedule and code", _panes(report.panes))
-    yield _Section("mapping", "Mapping", _mapping(report))
+    yield _Section("mapping", "Mapping", _print_mapping(report))
     yield _Section("time", "Time", _time(report))
     yield _Section("memories", "Memories", _memories(report))
     yield _Section("roofline", "Roofline", _roofline(report))
@@ -148,7 +148,7 @@ def _data(about: SubjectLine | Mark, numbers: dict[str, str]) -> str:
 # --- parts ------------------------------------------------------------------------------------------------
 
 
-def _mapping(report: Report) -> Iterator[str]:
+def _print_mapping(report: Report) -> Iterator[str]:
     yield _table(report.mappings)
     yield "<details><summary>Loops: bytes per iteration, and the cache that fits them</summary>"
     for tree in report.explained.trees:

@@ -112,14 +112,14 @@ def with_links(
         Slope(
             f"{link.source_memory} – {link.target_memory}",
             link.bandwidth_bytes_per_ns,
-            _crossing(own, (link.source_memory, link.target_memory), memory, machine),
+            _crossing_bytes(own, (link.source_memory, link.target_memory), memory, machine),
         )
         for link in machine.links
     ]
     return replace(roof, slopes=tuple(slopes))
 
 
-def _crossing(
+def _crossing_bytes(
     carried: Sequence[CarriedBytes], link: tuple[str, str], memory: Mapping[str, str], machine: Machine
 ) -> float:
     """Return the bytes of a link's farther memory that instructions move along the link, in both directions."""
