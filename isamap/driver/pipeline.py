@@ -26,7 +26,7 @@ from isamap.driver.stages import Clock, Watch
 from isamap.driver.workspace_packing import ALL_PASSES, finish_program
 from isamap.formulate.matches import Matches
 from isamap.ir import Kernel, Range, bind
-from isamap.lower.passes import State, lowering
+from isamap.lower.passes import State, lower_by_passes
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, at_one_length, load_machine, with_addressed_registers
 from isamap.plan.access_counts import CONVENTIONS
@@ -191,7 +191,7 @@ def _lower_compilation(
     assert made.schedule, "the stages before have run"
     known = made.canonical, made.machine, made.schedule, sizes
     last: State | None = None
-    for name, state in lowering(*known, matches=made.matches, passes=ALL_PASSES):
+    for name, state in lower_by_passes(*known, matches=made.matches, passes=ALL_PASSES):
         seen(name, state)
         last = state
         if name == stop_after:

@@ -32,7 +32,14 @@ from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProb
 from isamap.source.cache import digest, program_state
 from isamap.tune.measured import MeasuredEvaluator, check_here
 from isamap.tune.searching import finalists, search
-from isamap.tune.tournament import ROUNDS, Tournament, TournamentWinner, play_there, schedule_digest, standing
+from isamap.tune.tournament import (
+    ROUNDS,
+    Tournament,
+    TournamentWinner,
+    find_winner,
+    play_there,
+    schedule_digest,
+)
 from isamap.tune.winners import Winner, Winners
 from isamap.version import __version__
 
@@ -140,7 +147,7 @@ def tune(question: TuningKey, first: Schedule) -> tuple[Schedule, Winner]:
     spread = partial(done_side_by_side, play_there, where=request.scheduler) if request.scheduler else None
     tournament = Tournament(winners, asked, stop, spread=spread)
     evaluated = evaluate_schedules(request, trials, tournament, again=True)
-    found = standing(tournament.rounds(), names[0])
+    found = find_winner(tournament.rounds(), names[0])
     if found is None:
         notes = tuple(f"{name}: {value}" for name, value in evaluated[0].evaluation.facts[:3])
         message = f"none of {len(trials)} schedules could be measured"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from isamap.emit.c_names import CNames, storage_type
 from isamap.emit.c_text import POSTFIX, PREFIX, SUM, CText, call, cast, index_text, infix, prefix
-from isamap.emit.cmodel import InstructionModel, ModelOperand, is_register, passing
+from isamap.emit.cmodel import InstructionModel, ModelOperand, is_register, passed_operands
 from isamap.ir import Index, Instruction
 from isamap.ir import product as index_product
 from isamap.machine import EmitArg, EmitArithmetic, EmitCall, EmitSteps, EmitValue
@@ -33,7 +33,7 @@ def build_steps(
     the register numbers in the code, for which the function is specialised.
     """
     name = file_names.take("_".join([instruction.name, *map(str, numbers.values())]))
-    operands = tuple(m for m in passing(instruction, registers) if m.operand.name not in numbers)
+    operands = tuple(m for m in passed_operands(instruction, registers) if m.operand.name not in numbers)
     in_registers = {m.operand.name for m in operands if is_register(m.operand, registers)}
     held = {name: c_type for name, c_type in held.items() if name in in_registers}
     writer = _Writer(operands, file_names.inside(), held, numbers)

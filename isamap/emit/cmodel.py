@@ -61,7 +61,7 @@ def build_model(instruction: Instruction, registers: frozenset[str], file_names:
     """Return the model of an instruction. `registers` names the register memories."""
     name = file_names.take(instruction.name)
     names = file_names.inside()
-    operands = passing(instruction, registers)
+    operands = passed_operands(instruction, registers)
     writer = ModelWriter(instruction, operands, names)
     lines = writer.function(name)
     return InstructionModel(
@@ -69,7 +69,7 @@ def build_model(instruction: Instruction, registers: frozenset[str], file_names:
     )
 
 
-def passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelOperand, ...]:
+def passed_operands(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelOperand, ...]:
     """Return how the operands of an instruction's function are passed, in order."""
     passed = [o for o in instruction.operands if o.role != "temp"]
     scalars = [o for o in passed if is_register(o, registers) and not o.shape]

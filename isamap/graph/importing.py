@@ -92,7 +92,7 @@ def lower_model(
             names[port.name] = Value.of(_of_type(port, constants[port.name], sizes))
             continue
         shape = _sizes_of(port, sizes)
-        value = lying(Value(port.dtype, shape, f"i{len(ports)}"), port.strides)
+        value = with_strides(Value(port.dtype, shape, f"i{len(ports)}"), port.strides)
         names[port.name] = value
         ports.append(Port(port.name, making.look(value)))
     named = _spell_in_c(name)
@@ -154,7 +154,7 @@ def _trace(program: ModelProgram, lowering: Lowering, values: Mapping[str, Value
     return Trace({tensor: tuple(nodes) for tensor, nodes in origins.items()}, values, borders)
 
 
-def lying(value: Value, strides: tuple[int, ...]) -> Value:
+def with_strides(value: Value, strides: tuple[int, ...]) -> Value:
     """Return a whole tensor with the layout of these strides. Without strides, it is row-major."""
     if not strides:
         return value

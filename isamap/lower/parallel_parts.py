@@ -29,7 +29,7 @@ from isamap.lower.staging import Staged, stage_at
 from isamap.lower.walk import children, names_in, rename_in, shift_accesses, walk, with_children
 from isamap.machine import Machine, line_bytes, private_memories, team_level
 from isamap.match import MoveSearch, Tile
-from isamap.match.moves.transfers import BLOCK, COUNTER, joining
+from isamap.match.moves.transfers import BLOCK, COUNTER, combine_elements
 from isamap.plan.schedule import LoopStep, NestSchedule, bound_axes
 from isamap.source.records import dataclass, replace
 
@@ -285,7 +285,7 @@ class SplitSum:
         chunk, block, other = (self.names.fresh(stem) for stem in ("part", "block", "other"))
         here = self._first_copy() + (Index.of(chunk) * share + Index.of(block)) * BLOCK
         there = here + (Index.of(other) + 1) * self.stride
-        copy = joining(self.staged.operand, self.staged.buffer, self.op, here, there)
+        copy = combine_elements(self.staged.operand, self.staged.buffer, self.op, here, there)
         body = copy_loops(copy, {COUNTER: Index.of(BLOCK)}, self.search, self.names)
         over = lir.For(
             block, index_min(share, blocks - Index.of(chunk) * share), (lir.For(other, count - 1, body),)

@@ -265,13 +265,13 @@ def lower(
     searched. With `names`, names of another program are not used again. Raises: UsageProblem if the schedule
     names a mapping that the kernel does not have.
     """
-    passes = tuple(lowering(kernel, machine, schedule, sizes, matches=matches, names=names))
+    passes = tuple(lower_by_passes(kernel, machine, schedule, sizes, matches=matches, names=names))
     _, program = passes[-1]
     assert isinstance(program, LoweredProgram), "the last pass leaves a program"
     return program
 
 
-def lowering(
+def lower_by_passes(
     kernel: Kernel,
     machine: Machine,
     schedule: Schedule,
@@ -372,7 +372,7 @@ def versions_behind(
 
 def _lower_version(version: Version, machine: Machine, names: Names) -> Iterator[tuple[str, State]]:
     known = version.kernel, machine, version.schedule, version.sizes
-    return lowering(*known, matches=version.matches, names=names)
+    return lower_by_passes(*known, matches=version.matches, names=names)
 
 
 def _conditions(part: Sizes, whole: Sizes) -> Iterator[Condition]:

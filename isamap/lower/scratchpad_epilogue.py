@@ -47,7 +47,7 @@ WHY = "tiles on their way out"
 MOST_ALIKE = 2
 
 
-def passing(
+def route_through_scratchpad(
     copy: Copy,
     operand: OperandTile,
     buffer: str,

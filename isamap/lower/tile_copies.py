@@ -14,7 +14,7 @@ from isamap.ir.index import ZERO
 from isamap.lower.copies import block_loops, block_of, clear, copy_loops, group_loops
 from isamap.lower.place import Place, at_least
 from isamap.lower.program import Condition, If, Names, Node, Value
-from isamap.lower.scratchpad_epilogue import computed_in, passing
+from isamap.lower.scratchpad_epilogue import computed_in, route_through_scratchpad
 from isamap.lower.transposed_tiles import transposed_by
 from isamap.match import (
     OFFSET,
@@ -94,7 +94,7 @@ def copy_tile(
         return computed
     before: tuple[Node, ...] = ()
     if back is not None:
-        copy, before = passing(copy, operand, buffer, back, tile, place, search, names, held)
+        copy, before = route_through_scratchpad(copy, operand, buffer, back, tile, place, search, names, held)
 
     lefts = {a: place.left[a.name] for a in used}
     short = (a for a, left in lefts.items() if not at_least(left, a.tile))

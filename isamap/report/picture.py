@@ -110,7 +110,7 @@ def label_bar(
     x, y, width, height = bar
     yield box(x, y, width, height, "bar", colour(number), tip)
     yield from stripe_bar(number, picture, bar)
-    if height > LETTERS and (shown := fitting(label, width)):
+    if height > LETTERS and (shown := fit_text(label, width)):
         yield words(x + 4, y + min(height - 3, LETTERS + 2), shown, "small")
 
 
@@ -126,7 +126,7 @@ def colour(number: int) -> str:
     return f"var(--c{number % COLOURS})"
 
 
-def fitting(text: str, width: float) -> str:
+def fit_text(text: str, width: float) -> str:
     """Return the text, or "" if it is too wide."""
     return text if 6.6 * len(text) + 6 < width else ""
 

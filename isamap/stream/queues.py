@@ -15,7 +15,7 @@ from isamap.stream.accesses import accesses
 from isamap.stream.command_words import Numbered
 from isamap.stream.encoding import END
 from isamap.stream.order import NEVER, Clock, LastCommands, later
-from isamap.stream.tokens import Pairs, waiting
+from isamap.stream.tokens import Pairs, most_waiting_tokens
 
 
 def in_queues(placed: Sequence[Numbered], end: Numbered | None, machine: Machine) -> Iterator[Numbered]:
@@ -125,7 +125,7 @@ class QueueRun:
             given, taken = self.given[key], self.pairs[key]
             if len(given) > len(taken):
                 raise self.wrong(given[len(taken)], f"gives {queue.taker} a token that is never taken")
-            if (most := waiting(taken, clocks, self.names.index(queue.taker))) > queue.depth:
+            if (most := most_waiting_tokens(taken, clocks, self.names.index(queue.taker))) > queue.depth:
                 raise self.wrong(
                     given[0],
                     f"the queue from {queue.giver} to {queue.taker} may hold {most} tokens, and has room for "

@@ -119,10 +119,10 @@ def _assign_tokens(
 
 def most_waiting(made: _Assignment, key: tuple[str, str]) -> int:
     """Return the largest possible number of waiting tokens in a queue, for any command times."""
-    return waiting(made.pairs.get(key, []), made.clocks, made.units.index(key[1]))
+    return most_waiting_tokens(made.pairs.get(key, []), made.clocks, made.units.index(key[1]))
 
 
-def waiting(pairs: Sequence[tuple[int, int]], clocks: Sequence[Clock], taker: int) -> int:
+def most_waiting_tokens(pairs: Sequence[tuple[int, int]], clocks: Sequence[Clock], taker: int) -> int:
     """Return the most tokens of a queue that are pushed and not known to be popped when the last is pushed."""
     most = taken = 0
     for given, (giver, _) in enumerate(pairs, 1):

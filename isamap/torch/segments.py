@@ -552,7 +552,7 @@ def segment_step(segment: Segment, place: Mapping[Any, int], sizes: Mapping[str,
     if sizes:
         return _open_step(segment, place, sizes)
     reads = [(place[node], copy_to_layout(node)) for node in segment.reads]
-    writes = [(place[node], making(node)) for node in segment.writes]
+    writes = [(place[node], tensor_maker(node)) for node in segment.writes]
     call_at, ranges = segment.library.call_at, segment.ranges
 
     def step(values: Values) -> None:
@@ -572,7 +572,7 @@ def _library_function(
 ) -> Callable[[Sequence[Any]], Any]:
     """Return the function of a graph with only one library. A call only touches the tensors that it reads."""
     reads = [(place[node], copy_to_layout(node)) for node in segment.reads]
-    makes = [making(node) for node in segment.writes]
+    makes = [tensor_maker(node) for node in segment.writes]
     call_at, ranges = segment.library.call_at, segment.ranges
 
     def run(given: Sequence[Any]) -> Any:
@@ -627,7 +627,7 @@ def copy_to_layout(node: Any) -> Callable[[Any], Any]:
     return seen
 
 
-def making(node: Any) -> Callable[[], Any]:
+def tensor_maker(node: Any) -> Callable[[], Any]:
     """Return a function that creates an uninitialised tensor with a node's size."""
     torch: Any = import_module("torch")
     found, value = layout_of(node), node.meta["val"]

@@ -15,7 +15,7 @@ from statistics import median
 from isamap.source.records import dataclass
 from isamap.tune.record_table import RecordTable
 from isamap.tune.store import data_path
-from isamap.tune.tournament import standing
+from isamap.tune.tournament import find_winner
 from isamap.tune.winners import Rounds, unusable
 
 NAME = "portfolio.sqlite"
@@ -43,7 +43,7 @@ class ImplementationChoice:
     @staticmethod
     def of(rounds: Rounds, *, key: str, kernel: str, library: str, time: str) -> ImplementationChoice:
         """Return the choice of the library if it won significantly many rounds, else of our code."""
-        found = standing(rounds, OURS)
+        found = find_winner(rounds, OURS)
         ratio = median(costs[library] / costs[OURS] for costs in rounds.values())
         ours_ns, theirs_ns = (median(costs[name] for costs in rounds.values()) for name in (OURS, library))
         chosen = found.winner if found is not None else OURS

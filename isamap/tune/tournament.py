@@ -2,7 +2,7 @@
 
     tournament = Tournament(Winners.open(), question, stop)
     tournament.evaluate_together(trials)   times the missing rounds
-    standing(tournament.rounds())          which one is first, and by how much
+    find_winner(tournament.rounds())          which one is first, and by how much
 
 A round is stored before the next one begins, so that a stopped run can continue. Contenders that are clearly
 slower in the first rounds are not timed further.
@@ -154,7 +154,7 @@ class TournamentWinner:
     ratio: float
 
 
-def standing(rounds: Rounds, first: str) -> TournamentWinner | None:
+def find_winner(rounds: Rounds, first: str) -> TournamentWinner | None:
     """Return the schedule with the best paired ratio to the first choice, or None if nothing ran.
 
     Another schedule than the first wins only if it was faster in significantly many rounds.

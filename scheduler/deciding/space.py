@@ -25,7 +25,7 @@ from isamap.source.records import dataclass, field
 
 # Find the register blocks that fit into the registers, once for all options with equal register needs.
 #
-# fitting((RegisterNeed("zmm", 1, (True, False)), RegisterNeed("zmm", 1, (False, True)),
+# fit_unroll_factors((RegisterNeed("zmm", 1, (True, False)), RegisterNeed("zmm", 1, (False, True)),
 #          RegisterNeed("zmm", 1, (True, True), True)),
 #         (("zmm", 32),), (64, 4), 64)  ->  ((2, 2), (2, 3), (2, 4), (3, 2), …)
 
@@ -41,7 +41,7 @@ class RegisterNeed:
 
 
 @lru_cache(maxsize=4096)
-def fitting(
+def fit_unroll_factors(
     takers: tuple[RegisterNeed, ...],
     registers: tuple[tuple[str, int], ...],
     limits: tuple[int, ...],
@@ -242,7 +242,7 @@ class Space:
             for memory, registers in o.takes
         )
         takers += tuple(RegisterNeed(m, count, (False,) * len(names)) for m, count in self.option.between)
-        for along in fitting(takers, tuple(sorted(self.registers.items())), limits, MAX_UNROLLED):
+        for along in fit_unroll_factors(takers, tuple(sorted(self.registers.items())), limits, MAX_UNROLLED):
             factors = [1] * len(axes)
             for position, factor in zip(chosen, along, strict=True):
                 factors[position] = factor

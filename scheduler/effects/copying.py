@@ -17,7 +17,7 @@ from isamap.scheduler.deciding.copy_orders import leaves_rows
 from isamap.scheduler.deciding.software_pipelining import iterations_ahead, name_of, pipelined_operands
 from isamap.scheduler.deciding.tiling import Tiling, extent_of, touched_bytes, usable_bytes, whole_bytes
 from isamap.scheduler.deciding.window_buffers import filled_again
-from isamap.scheduler.effects.flowing import busy_ns, longest_ns, units, waiting
+from isamap.scheduler.effects.flowing import busy_ns, longest_ns, units, waiting_ns
 from isamap.scheduler.effects.least import StorageChoice
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.overlapping import (
@@ -111,7 +111,7 @@ def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:
 # --- copying --------------------------------------------------------------------------------------------
 
 
-def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+def packing_time(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time to copy an operand into its buffer, and for accumulators also out of it."""
     space = tiling.space
     if (
@@ -281,7 +281,7 @@ def waits(tiling: Tiling, computing: Cost, loaded: Cost) -> Cost:
     operands = tiling.space.option.operands
     again = {o.name: copied_again(tiling, o) for o in operands}
     if tiling.space.option.shares_work:
-        return waiting(tiling, computing, again)
+        return waiting_ns(tiling, computing, again)
     exposed = [_expose_fills(tiling, o, again[o.name]) for o in operands if o.staging.flow is not None]
     in_turn = total([largest([computing, loaded]), *exposed]) if exposed else Const(0)
     return largest([in_turn, *(arrivals(tiling, o, again[o.name]) for o in operands)])

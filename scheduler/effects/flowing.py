@@ -95,14 +95,14 @@ BEFORE = ((1.0, 0.0), (1.5, 1 / 6), (2.5, 1 / 2), (5.0, 3 / 4))
 LAST_SWEEPS = (1, 2, 4)
 
 
-def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
+def operands_in_flow(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
     """Return the operands that separate units move, with the times of their moves."""
     return [(o, o.staging.flow) for o in operands if o.staging.flow is not None]
 
 
 def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
     """Return the units that move operands or partial sums, and the shared links that they use."""
-    flows = [flow for _, flow in flowing(operands)]
+    flows = [flow for _, flow in operands_in_flow(operands)]
     found = {u for f in flows for busy in (f.begun, f.finished, f.around, f.between) for u, _ in busy}
     return tuple(sorted(found))
 
@@ -127,13 +127,13 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
     return total([around, between_parts(tiling, flow, unit)])
 
 
-def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
+def waiting_ns(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
     """Return the time of computing with all waits, or that of the busiest unit, or 0 without separate units.
 
     A unit counts with the fills before its work and the results behind it.
     """
     operands = tiling.space.option.operands
-    flows = flowing(operands)
+    flows = operands_in_flow(operands)
     if not flows:
         return Const(0)
     before = [c for o, f in flows if not o.is_accumulator for c in _first_fills(tiling, o, f)]

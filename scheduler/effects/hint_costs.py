@@ -11,7 +11,7 @@ from isamap.scheduler.deciding.fetching import prefetch_level
 from isamap.scheduler.deciding.tiling import Tiling
 
 
-def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
+def hint_time(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
     """Return the time of an operand's hints, one per line. Outer loops repeat hints for data that is then near.
 
     If pieces of rows are already in caches, their hints execute nevertheless.

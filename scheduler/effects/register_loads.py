@@ -9,7 +9,7 @@ from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, whole_bytes
 from isamap.scheduler.effects.following import if_followed, if_in_sequence
-from isamap.scheduler.effects.hint_costs import by_asking, hinting
+from isamap.scheduler.effects.hint_costs import by_asking, hint_time
 from isamap.scheduler.effects.least import StorageChoice
 from isamap.source import add_up
 
@@ -40,7 +40,7 @@ def least_loads(way: StorageChoice) -> float:
 
 def hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the time of hints for the data that an input's later iterations read."""
-    return hinting(tiling, operand, problem, whole_bytes(tiling.space, operand)[0])
+    return hint_time(tiling, operand, problem, whole_bytes(tiling.space, operand)[0])
 
 
 def shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

@@ -27,7 +27,13 @@ from isamap.plan.cost import Cost, largest, total
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import exposed_loads
-from isamap.scheduler.effects.copying import barriers, least_loads_and_copies, least_packing, packing, waits
+from isamap.scheduler.effects.copying import (
+    barriers,
+    least_loads_and_copies,
+    least_packing,
+    packing_time,
+    waits,
+)
 from isamap.scheduler.effects.cores_and_lanes import idle_cores, lane_waits, work_of_residents
 from isamap.scheduler.effects.effect import (
     Context,
@@ -220,7 +226,7 @@ EFFECTS: tuple[Effect, ...] = (
         "accumulators", "results in and out of registers", Counts.ON_TOP, each_result(in_and_out),
         least=least_in_and_out,
     ),
-    Effect("packing", "packing", Counts.ON_TOP, each_operand(packing), least=least_packing),
+    Effect("packing", "packing", Counts.ON_TOP, each_operand(packing_time), least=least_packing),
     Effect(
         "barriers", "lanes that wait for each other around copies", Counts.ON_TOP,
         whole(lambda c: barriers(c.tiling, c.problem)), (BARRIERS,),

@@ -11,7 +11,7 @@ import pytest
 
 from isamap.ir import Index, bind
 from isamap.kernels import kernel_path
-from isamap.lower.passes import PASSES, SHAPE, ProgramPass, lowering
+from isamap.lower.passes import PASSES, SHAPE, ProgramPass, lower_by_passes
 from isamap.lower.program import (
     Begin,
     Block,
@@ -78,7 +78,7 @@ def lowered(text: str, stop: str) -> tuple[LoweredProgram, tuple[Tree, ...], Mac
         bind(parse_kernel(Source(path.name, path.read_text(encoding="utf-8"))), sizes)
     )
     machine = load_machine(schedule.machine)
-    seen = dict(lowering(kernel, machine, schedule, sizes))
+    seen = dict(lower_by_passes(kernel, machine, schedule, sizes))
     trees = cast("tuple[Tree, ...]", seen[SHAPE[-1].name])
     return cast("LoweredProgram", seen[stop]), trees, machine
 
@@ -361,4 +361,4 @@ def test_a_pass_that_breaks_a_rule_is_named() -> None:
     sizes = {name: value for name, value in schedule.sizes if isinstance(value, int)}
     kernel = make_guards_explicit(bind(parse_kernel(Source(path.name, path.read_text())), sizes))
     with pytest.raises(AssertionError, match="the pass `spoil` broke its rules: a_tiles0 begins at -64"):
-        dict(lowering(kernel, load_machine("x86-amx"), schedule, sizes, passes=(*PASSES, bad)))
+        dict(lower_by_passes(kernel, load_machine("x86-amx"), schedule, sizes, passes=(*PASSES, bad)))

@@ -14,7 +14,7 @@ from isamap.plan.problem import Cache, Problem, with_fields
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import loops, reloads, tile
-from isamap.scheduler.effects.hint_costs import hinting
+from isamap.scheduler.effects.hint_costs import hint_time
 from isamap.scheduler.effects.residence import holds_all, starts
 from isamap.scheduler.effects.time_parts import where_time_goes
 
@@ -201,7 +201,7 @@ def test_each_piece_has_hints_of_a_line_and_again_for_each_time_that_it_is_gone_
     def hints_ns(columns: int, sweep: int, asked: int = 2) -> float:
         names = {"nest0.unroll.n": columns, "nest0.unroll.m": 4, "nest0.prefetch.b": asked}
         names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
-        cost = hinting(tiling, b, problem, 1024 * 1024 * 4)
+        cost = hint_time(tiling, b, problem, 1024 * 1024 * 4)
         return float(evaluate(cost, {**names, "nest0.sweep.m.n": sweep}))
 
     once = 0.002 * 1024 * 1024 * 4

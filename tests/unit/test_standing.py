@@ -12,7 +12,7 @@ from isamap.ir import BF16, F32, Call, Cast, Const, Expr, Index, Read, bind
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import load_machine
 from isamap.match import Copy, MoveSearch, find_packing, hide_position, packing_ns
-from isamap.match.operand_loads.standing import lying
+from isamap.match.operand_loads.standing import lane_layout
 from isamap.transform import make_guards_explicit
 
 AVX512 = load_machine("x86-avx512")
@@ -92,7 +92,7 @@ def test_arrays_whose_lanes_are_as_far_apart_lie_alike() -> None:
     low, high = FOUR_RUNS
     of_rows = Read("X", (N, N, N + low, C + high), BF16)
     of_planes = Read("F", (C, C + low, N, N + high), BF16)
-    assert lying(of_rows, STRIDES) == lying(of_planes, STRIDES) is not None
+    assert lane_layout(of_rows, STRIDES) == lane_layout(of_planes, STRIDES) is not None
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_arrays_whose_lanes_are_as_far_apart_lie_alike() -> None:
 )
 def test_other_places_other_types_and_other_fills_do_not(other: Expr) -> None:
     low, high = FOUR_RUNS
-    assert lying(Read("X", (N, N, N + low, C + high), BF16), STRIDES) != lying(other, STRIDES)
+    assert lane_layout(Read("X", (N, N, N + low, C + high), BF16), STRIDES) != lane_layout(other, STRIDES)
 
 
 def test_what_is_computed_lies_nowhere() -> None:
     read = Read("X", (N, N, N, LANE), F32)
-    assert lying(Call("add", (read, read), F32), STRIDES) is None
-    assert lying(Read("Y", (LANE,), F32), STRIDES) is None
+    assert lane_layout(Call("add", (read, read), F32), STRIDES) is None
+    assert lane_layout(Read("Y", (LANE,), F32), STRIDES) is None
 
 
 def nothing(_: Expr, __: dict[str, tuple[Index, ...]]) -> None:

@@ -22,7 +22,7 @@ from isamap.scheduler import AnalyticModel
 from isamap.scheduler.search.varied import vary_schedule
 from isamap.source import UsageProblem
 from isamap.tune import tournament
-from isamap.tune.tournament import Away, Tournament, schedule_digest, standing
+from isamap.tune.tournament import Away, Tournament, find_winner, schedule_digest
 from isamap.tune.winners import Winner, Winners
 
 INF = float("inf")
@@ -76,7 +76,7 @@ def played(**costs_ns: list[float]) -> dict[int, dict[str, float]]:
 
 def test_the_best_paired_ratio_wins() -> None:
     busy = [1.0, 2.0, 1.0, 4.0, 1.0, 1.0, 1.0, 1.0, 1.0]
-    found = standing(
+    found = find_winner(
         played(first=[10 * b for b in busy], other=[9 * b for b in busy], best=[8 * b for b in busy]), "first"
     )
     assert found is not None
@@ -86,22 +86,22 @@ def test_the_best_paired_ratio_wins() -> None:
 
 @pytest.mark.parametrize(("won", "winner"), [(7, "first"), (8, "other")])
 def test_a_schedule_not_faster_in_8_of_9_rounds_does_not_win(won: int, winner: str) -> None:
-    found = standing(played(first=[10.0] * 9, other=[5.0] * won + [20.0] * (9 - won)), "first")
+    found = find_winner(played(first=[10.0] * 9, other=[5.0] * won + [20.0] * (9 - won)), "first")
     assert found is not None
     assert found.winner == winner
 
 
 def test_few_rounds_prove_nothing() -> None:
-    found = standing(played(first=[10.0] * 4, other=[5.0] * 4), "first")
+    found = find_winner(played(first=[10.0] * 4, other=[5.0] * 4), "first")
     assert found is not None
     assert found.winner == "first"
 
 
 def test_where_the_first_fails_another_one_wins() -> None:
-    found = standing(played(first=[INF] * 9, other=[12.0] * 9, slow=[15.0] * 9), "first")
+    found = find_winner(played(first=[INF] * 9, other=[12.0] * 9, slow=[15.0] * 9), "first")
     assert found is not None
     assert found.winner != "first"
-    assert standing(played(first=[INF] * 9, other=[INF] * 9), "first") is None
+    assert find_winner(played(first=[INF] * 9, other=[INF] * 9), "first") is None
 
 
 def test_the_hopeless_play_three_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import map_reads
 from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove
-from isamap.match.operand_loads.standing import hide_position, lying
+from isamap.match.operand_loads.standing import hide_position, lane_layout
 from isamap.match.operand_loads.store_search import find_operand_store, widths
 from isamap.match.patterns.address import is_lane, lay_over, wraps
 from isamap.match.patterns.reach import coordinate_names
@@ -238,7 +238,12 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, search: MoveSearch) -> float | None:
     """Return the cached cost of moving elements that are contiguous in the buffer. Units: ns per element."""
     alike = hide_position(value, is_lane)
-    question = (target.dtype, (not search.homes and lying(alike, search.strides)) or alike, width, register)
+    question = (
+        target.dtype,
+        (not search.homes and lane_layout(alike, search.strides)) or alike,
+        width,
+        register,
+    )
     if question not in search.groups:
         found = _deliver(target, alike, "", width, register, search)
         search.groups[question] = found.cost_ns if found is not None else None
@@ -252,7 +257,7 @@ BLOCK = 64
 COUNTER = "~i"
 
 
-def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Index) -> Copy:
+def combine_elements(operand: OperandTile, buffer: str, op: str, here: Index, other: Index) -> Copy:
     """Return the copy that combines elements of a buffer by `op`: those from `here` on with those from `other` on."""
     zeros = tuple(ZERO for _ in operand.cell_shape)
     mine, theirs = (Read(buffer, (at + Index.of(COUNTER), *zeros), operand.dtype) for at in (here, other))
@@ -263,5 +268,5 @@ def find_joining(
     operand: OperandTile, buffer: str, op: str, here: Index, other: Index, search: MoveSearch
 ) -> Transfer | None:
     """Return the cheapest way to combine two blocks of partial results, or None."""
-    copy = joining(operand, buffer, op, here, other)
+    copy = combine_elements(operand, buffer, op, here, other)
     return find_transfer(copy, {COUNTER: Index.of(BLOCK)}, search)

@@ -38,7 +38,7 @@ Lying = tuple[tuple[tuple[DType, str], ...], Expr | None, tuple[tuple[Index, Ind
 """The casts down to the element, its fill outside the array, and the subscripts of lanes with their strides."""
 
 
-def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
+def lane_layout(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
     """Return the layout of elements over lanes, without the array's name, or None for a computed value.
 
     `X[@0, @1, @2 + %0 % 4, @3 + %0 / 4]` and `F[@0, @1 + %0 % 4, @2, @3 + %0 / 4]` have the same layout: four

@@ -102,7 +102,7 @@ def determines_axes(
     conditions = [f"{names.of(a)} != {names.of(prime_axis(a))}" for a in asked]
     pairs: dict[str, Index | int] = {a: Index.of(prime_axis(a)) for a in extents}
     for subscript in subscripts:
-        text = names.text(moving(subscript, extents) - moving(subscript, extents).substitute(pairs))
+        text = names.text(terms_along(subscript, extents) - terms_along(subscript, extents).substitute(pairs))
         conditions += [f"{text} = 0"] if text is not None else []
     # The conditions that axes and their primed copies are in range.
     common: list[str | None] = []
@@ -125,7 +125,7 @@ def prime_axis(axis: str) -> str:
     return f"{axis}'"
 
 
-def moving(index: Index, axes: Iterable[str]) -> Index:
+def terms_along(index: Index, axes: Iterable[str]) -> Index:
     """Return the terms that depend on some of the axes."""
     chosen = set(axes)
     return Index(tuple((m, c) for m, c in index.terms if any(Index.of(a).symbols & chosen for a in m)))
@@ -250,7 +250,7 @@ def _double_axes(axes: Sequence[str]) -> dict[str, Index | int]:
 
 def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
     """Return the difference of a subscript between two iterations. Common terms cancel."""
-    part = moving(subscript, axes)
+    part = terms_along(subscript, axes)
     return part - part.substitute(_double_axes(tuple(axes)))
 
 

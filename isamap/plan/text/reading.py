@@ -66,7 +66,7 @@ def parse_schedule(source: Source) -> Schedule:
         nests.append(nest)
     if not nests:
         raise reader.problem("a schedule has at least one `nest`", reader.peek_span())
-    return standing(replace(schedule, nests=tuple(nests)), digest)
+    return forget_stale_cost(replace(schedule, nests=tuple(nests)), digest)
 
 
 # --- nests ------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ _BLOCKS = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s+by\s+([1-9][0-9]{0,17})\s*"
 _FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 
-def standing(schedule: Schedule, digest: str) -> Schedule:
+def forget_stale_cost(schedule: Schedule, digest: str) -> Schedule:
     """Return the schedule. If the digest does not match its text, claims of cost and bound are dropped."""
     return schedule if digest == text_digest(schedule) else forget_cost(schedule)
 

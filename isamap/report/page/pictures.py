@@ -20,7 +20,7 @@ from isamap.report.picture import (
     Picture,
     box,
     colour,
-    fitting,
+    fit_text,
     label_bar,
     stripe_bar,
     stripes,
@@ -227,7 +227,7 @@ def _stay(use: MemoryUse, stay: Stay, across: Across, down: _Down) -> Iterator[s
     when = f"{across.text(stay.start)} to {across.text(stay.end)}"
     tip = f"{stay.buffer}: {bytes_text(stay.size_bytes)} at {stay.offset_bytes}, {when}; {stay.why}"
     yield box(x, y, end - x, below - y, "bar", colour(use.buffers.index(stay.buffer)), tip)
-    if shown := fitting(stay.buffer, end - x):
+    if shown := fit_text(stay.buffer, end - x):
         yield words(x + 5, (y + below) / 2 + 4, shown, "small")
 
 
@@ -337,7 +337,7 @@ def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
             x, end = across.at(gap.start_ns), across.at(gap.end_ns)
             said = f"the same {gap.times} times more"
             yield box(x, TIMELINE_TOP, end - x, bottom - TIMELINE_TOP, "gap", tip=said)
-            if shown := fitting(said, end - x):
+            if shown := fit_text(said, end - x):
                 yield words((x + end) / 2, TIMELINE_TOP - 5, shown, "soft small", "middle")
 
 
