@@ -77,7 +77,7 @@ def answered(words: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def judged(answer: Mapping[str, str]) -> object:
     """Return what a child's answer means: most of its errors need a broken system."""
-    return child._judged(dict(answer), {}, CHILD)  # pyright: ignore[reportPrivateUsage] - no public way
+    return child._judge(dict(answer), {}, CHILD)  # pyright: ignore[reportPrivateUsage] - no public way
 
 
 def test_the_range_of_a_padded_read_needs_numbers() -> None:

@@ -139,5 +139,5 @@ def test_the_price_of_what_lies_alike_is_its_own(
 ) -> None:
     given = make_guards_explicit(bind(shipped(kernel), sizes))
     once = build_problem(given, load_machine(machine), sizes)
-    monkeypatch.setattr("isamap.match.moves.transfers.lying", nothing)
+    monkeypatch.setattr("isamap.match.moves.transfers.lane_layout", nothing)
     assert once == build_problem(given, load_machine(machine), sizes)
