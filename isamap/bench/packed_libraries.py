@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import TimedProduct
 from isamap.run.arguments import make_call
 from isamap.run.runner import Packer
+from isamap.run.worker import private_memory
 
 PACKED = 2
 """`transpose_b` of a product in loops.h whose B is packed."""
@@ -37,7 +37,7 @@ class PackedMemory:
     """Page-aligned memory of this process for packed operands. Units: bytes."""
 
     def __init__(self, size: int) -> None:
-        self._map = mmap(-1, max(size, 1))
+        self._map = private_memory(max(size, 1), large_pages=True)
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
 

@@ -10,7 +10,6 @@ TLB holds: docs/decisions/0020-memory-model.md.
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -28,11 +27,11 @@ from isamap.run.child import report_permission
 from isamap.run.toolchain import Compiled, Compiler, build
 from isamap.run.worker import (
     ThreadPool,
-    ask_for_large_pages,
     ask_permission,
     functions_of,
     load_library,
     make_arguments,
+    private_memory,
     unload,
 )
 from isamap.source.records import dataclass
@@ -46,8 +45,7 @@ def large_room(size_bytes: int) -> ctypes.Array[Any]:
     if size_bytes < LEAST_BYTES:
         return ctypes.create_string_buffer(max(size_bytes, 1))
     pages = -(-size_bytes // PAGE_BYTES)
-    room = mmap.mmap(-1, (pages + 1) * PAGE_BYTES)
-    ask_for_large_pages(room)
+    room = private_memory((pages + 1) * PAGE_BYTES, large_pages=True)
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
     return (ctypes.c_char * size_bytes).from_buffer(room, -start % PAGE_BYTES)
 

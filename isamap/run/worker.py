@@ -95,10 +95,16 @@ def ask_permission(component: int) -> bool:
     return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, component) == 0
 
 
-def ask_for_large_pages(room: mmap.mmap) -> None:
-    """Request huge pages for memory that was not accessed yet. The system may still use small ones."""
-    with suppress(OSError, AttributeError):
-        room.madvise(mmap.MADV_HUGEPAGE)
+def private_memory(size: int, *, large_pages: bool) -> mmap.mmap:
+    """Return zeroed memory of this process. Linux seldom has huge pages for shared memory, so this is private.
+
+    With `large_pages`, it is in huge pages if the system has them.
+    """
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if large_pages:
+        with suppress(OSError, AttributeError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 class GuardedMemory:
@@ -106,9 +112,7 @@ class GuardedMemory:
 
     def __init__(self, size: int, place: str) -> None:
         pages = -(-max(size, 1) // PAGE) * PAGE
-        self.map = mmap.mmap(-1, pages + 2 * PAGE)
-        if pages >= _HUGE:
-            ask_for_large_pages(self.map)
+        self.map = private_memory(pages + 2 * PAGE, large_pages=pages >= _HUGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         self.size = size
         self.address = start + PAGE + (pages - size if place == "at-end" else 0)

@@ -145,7 +145,8 @@ def release(content: Any) -> None:
     owner = content
     while owner is not None and not isinstance(owner, mmap.mmap):
         owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
-    if owner is not None and hasattr(mmap, "MADV_DONTNEED"):
+    # Only files are mapped for reading alone. Memory without a file would lose its contents.
+    if owner is not None and memoryview(owner).readonly and hasattr(mmap, "MADV_DONTNEED"):
         owner.madvise(mmap.MADV_DONTNEED)
 
 

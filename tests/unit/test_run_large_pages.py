@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from isamap.run.in_process import LEAST_BYTES, PAGE_BYTES, large_room
-from isamap.run.worker import GuardedMemory
+from isamap.run.worker import GuardedMemory, private_memory
+from isamap.source.files import release
+
+_MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) .*\n((?:[A-Z].*\n)+)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 4096, LEAST_BYTES, PAGE_BYTES, 3 * PAGE_BYTES + 5])
@@ -44,3 +50,25 @@ def test_a_system_without_large_pages_gives_small_ones(
             mmap.mmap(-1, 4096).madvise(advice)
     assert len(large_room(PAGE_BYTES)) == PAGE_BYTES
     assert GuardedMemory(4 * PAGE_BYTES, "at-end").size == 4 * PAGE_BYTES
+
+
+def test_large_memory_may_have_large_pages() -> None:
+    """Linux ignores the request for shared memory unless its administrator allows it there."""
+    smaps = Path("/proc/self/smaps")
+    if not smaps.exists() or not hasattr(mmap, "MADV_HUGEPAGE"):
+        pytest.skip("this system does not list the flags of its mappings")
+    room, guarded = large_room(PAGE_BYTES), GuardedMemory(4 * PAGE_BYTES, "free")
+    own = {"a room": ctypes.addressof(room), "memory of a tensor": guarded.address}
+    found: dict[str, tuple[str, bool]] = {}
+    for first, last, rights, rest in _MAPPING.findall(smaps.read_text()):
+        for name, address in own.items():
+            if int(first, 16) <= address < int(last, 16):
+                found[name] = rights[3], " hg" in rest
+    assert found == dict.fromkeys(own, ("p", True))
+
+
+def test_releasing_a_file_keeps_memory_of_this_process() -> None:
+    memory = private_memory(PAGE_BYTES, large_pages=True)
+    memory[:4] = b"kept"
+    release(np.frombuffer(memory, np.uint8))
+    assert memory[:4] == b"kept"
