@@ -214,6 +214,7 @@ def _with_producers(
         if (
             isinstance(producer, Pointwise)
             and given.tensor not in apart
+            and not (_widens(step, given) and _is_narrowed(producer, made, found))
             and readers[passed.tensor] == 1
             and (places[number] == 1 or _is_cheap(producer.expression, places[number]))
             and sum(p.tensor == passed.tensor for p in step.inputs) == 1
@@ -243,15 +244,26 @@ def _narrower(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | N
     numbers: dict[str, int] = {}
     for passed in step.inputs:
         producer = found[made[passed.tensor]] if passed.tensor in made else None
-        if isinstance(producer, Pointwise) and any(
-            isinstance(found[made[p.tensor]], WrittenKernel)
-            and DTYPES[p.dtype].bits > DTYPES[passed.dtype].bits
-            and real_sizes(p.shape) == real_sizes(passed.shape)
-            for p in producer.inputs
-            if p.tensor in made
-        ):
+        if isinstance(producer, Pointwise) and _is_narrowed(producer, made, found):
             numbers[passed.tensor] = made[passed.tensor]
     return sorted(numbers, key=lambda tensor: numbers[tensor])
+
+
+def _is_narrowed(step: Pointwise, made: Mapping[str, int], found: Sequence[Open | None]) -> bool:
+    """Return whether an operation narrows the result of a kernel, with which it may be fused."""
+    return any(
+        isinstance(found[made[p.tensor]], WrittenKernel)
+        and DTYPES[p.dtype].bits > DTYPES[step.output.dtype].bits
+        and real_sizes(p.shape) == real_sizes(step.output.shape)
+        for p in step.inputs
+        if p.tensor in made
+    )
+
+
+def _widens(step: Pointwise, passed: TensorView) -> bool:
+    """Return whether an operation widens integers. Its reader takes it, and memory holds the narrow numbers."""
+    narrow = DTYPES[passed.dtype]
+    return narrow.is_integer and narrow.bits < min(32, DTYPES[step.output.dtype].bits)
 
 
 def _is_cheap(expression: str, times: int) -> bool:
@@ -293,6 +305,8 @@ def _fuse_after(
         kernel = found[place] if place is not None else None
         if place is None or passed.is_part or kernel is None or isinstance(kernel, Direct):
             continue
+        if _widens(step, passed):
+            continue  # and an accelerator may perform the kernel, but not what widens its result
         if freely and isinstance(kernel, Pointwise):
             kernel = write_kernel(kernel)
         if isinstance(kernel, Pointwise) or len(kernel.statements) >= KERNEL_STATEMENTS:

@@ -169,3 +169,69 @@ def test_the_sum_of_a_convolution_loops_innermost_over_its_longest_axis() -> Non
         "r0 in 3, r1 in 3, r2 in 3",
         "r1 in 3, r2 in 3, r0 in 16",
     ]
+
+
+KEEPING: Mapping[str, Described] = {
+    "QuantizeLinear": [
+        ("QuantizeLinear", ["b", "step", "zero"], ["q"], {}),
+        ("Neg", ["b"], ["kept"], {}),
+        ("DequantizeLinear", ["q", "step", "zero"], ["c"], {}),
+    ],
+    "QuantizeLinear by channel": [
+        ("QuantizeLinear", ["b", "steps", "zeros"], ["q"], {}),
+        ("DequantizeLinear", ["q", "steps", "zeros"], ["c"], {}),
+    ],
+    "LRN": [("LRN", ["b"], ["c"], {"size": 5})],
+    "InstanceNormalization": [("InstanceNormalization", ["b", "steps", "steps"], ["c"], {})],
+    "MeanVarianceNormalization": [("MeanVarianceNormalization", ["b"], ["c"], {})],
+}
+"""Operators that keep sizes, between a convolution's result b and the next one's image c."""
+
+
+@pytest.mark.parametrize("nodes", KEEPING.values(), ids=KEEPING)
+def test_an_operator_that_keeps_sizes_keeps_the_order(nodes: Described) -> None:
+    """A transposed image costs more than the convolution that reads it."""
+    constants = {
+        **WEIGHTS,
+        "step": np.array(0.1, np.float32),
+        "zero": np.array(3, np.uint8),
+        "steps": np.full(16, 0.1, np.float32),
+        "zeros": np.zeros(16, np.int8),
+    }
+    around: Described = [
+        ("Conv", ["x", "first"], ["a"], {"pads": [1] * 4}),
+        ("Relu", ["a"], ["b"], {}),
+        *nodes,
+        ("Conv", ["c", "last"], ["d"], {}),
+        ("GlobalAveragePool", ["d"], ["y"], {}),
+    ]
+    program = imported(make(around, {"x": X}, ["y"], constants)).whole()
+    assert "[1, 16, 8, 8]" not in "".join(program.kernels.values())
+
+
+def test_a_sum_of_quantised_images_is_behind_the_convolution() -> None:
+    """Bytes are read and written, and the numbers between them stay in registers."""
+    scaled: Described = []
+    for name, image in (("left", "a"), ("right", "b")):
+        scaled += [
+            ("Conv", [image, name], [f"{name}_sums"], {}),
+            ("QuantizeLinear", [f"{name}_sums", "step", "zero"], [f"{name}_bytes"], {}),
+            ("DequantizeLinear", [f"{name}_bytes", "step", "zero"], [f"{name}_numbers"], {}),
+        ]
+    nodes: Described = [
+        *scaled,
+        ("Add", ["left_numbers", "right_numbers"], ["sum"], {}),
+        ("Relu", ["sum"], ["least"], {}),
+        ("QuantizeLinear", ["least", "step", "zero"], ["y"], {}),
+    ]
+    images = {name: np.zeros((1, 16, 8, 8), np.float32) for name in ("a", "b")}
+    constants = {
+        "step": np.array(0.1, np.float32),
+        "zero": np.array(3, np.uint8),
+        "left": WEIGHTS["last"],
+        "right": np.ones((16, 16, 1, 1), np.float32),
+    }
+    program = imported(make(nodes, images, ["y"], constants)).whole()
+    texts_of = [text for name, text in program.kernels.items() if "conv" in name]
+    written = sorted(line.split()[2] for text in texts_of for line in text.splitlines() if " out " in line)
+    assert written == ["u8[1,", "u8[1,"], texts_of

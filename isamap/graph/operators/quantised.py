@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import prod
@@ -73,27 +73,41 @@ def _quantize(o: Applied) -> Value:
     if is_reciprocal := o.has("reciprocal"):  # torch multiplies by it
         factor = o.real("reciprocal", 0.0)
         scale = known_value(np.asarray(factor), "f32") if factor else o.map("(1 / {0})", scale, inside="f64")
-    text = o.text()
-    y = text.write(dtype, x.shape)
-    at, loops = axes_of(x.shape)
     precision = TYPES.get(o.integer("precision", 0), "") or (
         wide_type(scale.dtype) if DTYPES[x.dtype].is_float else "f32"
     )
-    inside = wide_type(precision)
-    by = cast(_of(text, scale, at, axis, block), inside).text
-    value = f"({cast(element(text, x, at), inside).text} {'*' if is_reciprocal else '/'} {by})"
-    known = DTYPES[dtype]
-    if known.is_float:
-        if o.integer("saturate", 1):
+    inside, known = wide_type(precision), DTYPES[dtype]
+
+    def form(terms: Sequence[TextTerm]) -> str:
+        x, by, *point = terms
+        value = f"({cast(x, inside).text} {'*' if is_reciprocal else '/'} {cast(by, inside).text})"
+        if known.is_float:
             most = cast(number(known.largest), inside).text
-            value = f"min(max({value}, -{most}), {most})"
-        text.loop(loops, f"{y.at(at)} = {cast(TextTerm(value, inside), dtype).text};")
-        return text.done()
-    value = f"round({value}, even)"
-    if zero is not None:
-        known = _in_f32(zero) if inside == "f32" else zero
-        value = _plus(value, _of(text, known, at, axis, block), inside)
-    text.loop(loops, f"{y.at(at)} = {cast(TextTerm(value, inside), dtype).text};")
+            return f"min(max({value}, -{most}), {most})" if o.integer("saturate", 1) else value
+        return _plus(f"round({value}, even)", point[0], inside) if point else f"round({value}, even)"
+
+    points = () if zero is None or known.is_float else (_in_f32(zero) if inside == "f32" else zero,)
+    return _with_scales(o, (x, scale, *points), axis, block, form, dtype, inside)
+
+
+def _with_scales(
+    o: Applied,
+    values: Sequence[Value],
+    axis: int,
+    block: int,
+    form: Callable[[Sequence[TextTerm]], str],
+    dtype: str,
+    inside: str,
+) -> Value:
+    """Return a function of each number, its scale, and perhaps its zero point."""
+    x, *others = values
+    if block < 2:
+        return o.formed(form, (x, *(_fit_axis(value, x.rank, axis) for value in others)), dtype, inside)
+    text = o.text()
+    y = text.write(dtype, x.shape, x.order)
+    at, _ = axes_of(x.shape)
+    terms = element(text, x, at), *(_of(text, value, at, axis, block) for value in others)
+    text.loop(y.loops(at), f"{y.at(at)} = {cast(TextTerm(form(terms), inside), dtype).text};")
     return text.done()
 
 
@@ -117,16 +131,15 @@ def _dequantize(o: Applied) -> Value:
         return _dequantize(replace(o, inputs=(decode_numbers(o, x), scale, point)))
     dtype = TYPES.get(o.integer("output_dtype", 0), "") or scale.dtype
     axis, block = _scale_axis(o, x, scale)
-    text = o.text()
-    y = text.write(dtype, x.shape)
-    at, loops = axes_of(x.shape)
     inside = wide_type(scale.dtype)
-    value = element(text, x, at)
-    if zero is not None and not DTYPES[x.dtype].is_float:
-        value = TextTerm(_less(value, _of(text, zero, at, axis, block)), "i32")
-    found = f"({cast(value, inside).text} * {cast(_of(text, scale, at, axis, block), inside).text})"
-    text.loop(loops, f"{y.at(at)} = {cast(TextTerm(found, inside), dtype).text};")
-    return text.done()
+
+    def form(terms: Sequence[TextTerm]) -> str:
+        value, by, *point = terms
+        value = TextTerm(_less(value, point[0]), "i32") if point else value
+        return f"({cast(value, inside).text} * {cast(by, inside).text})"
+
+    points = () if zero is None or DTYPES[x.dtype].is_float else (zero,)
+    return _with_scales(o, (x, scale, *points), axis, block, form, dtype, inside)
 
 
 def _dynamic_quantize(o: Applied) -> tuple[Value, ...]:

@@ -363,8 +363,9 @@ def normalise_rows(
     """
     text = o.text()
     inside = wide_type(x.dtype)
-    y = text.write(x.dtype, x.shape)
-    at, whole = axes_of(x.shape)
+    y = text.write(x.dtype, x.shape, x.order)
+    at, _ = axes_of(x.shape)
+    whole = y.loops(at)
     row = [at[n] for n in rows]
     loops = {name: size for name, size in whole.items() if name in row}
     sizes = [x.shape[n] for n in rows]
@@ -433,8 +434,9 @@ def _mean_variance(o: Applied) -> Value:
     axes = {o.axis(a, x.rank) for a in o.list("axes") or (0, 2, 3)}
     rows = [n for n in range(x.rank) if n not in axes]
     text = o.text()
-    y, inside = text.write(x.dtype, x.shape), wide_type(x.dtype)
-    at, whole = axes_of(x.shape)
+    y, inside = text.write(x.dtype, x.shape, x.order), wide_type(x.dtype)
+    at, _ = axes_of(x.shape)
+    whole = y.loops(at)
     row = [at[n] for n in rows]
     loops = {name: size for name, size in whole.items() if name in row}
     mean, square = (text.temp(inside, [x.shape[n] for n in rows]) for _ in range(2))
@@ -474,9 +476,10 @@ def _lrn(o: Applied) -> Value:
         raise NotTaken("no channels")
     text = o.text()
     image = text.read(x)
-    y = text.write(x.dtype, x.shape)
-    at, whole = axes_of(x.shape)
-    total = text.temp("f64", x.shape)
+    y = text.write(x.dtype, x.shape, x.order)
+    at, _ = axes_of(x.shape)
+    whole = y.loops(at)
+    total = text.temp("f64", x.shape, x.order)
     before = (size - 1) // 2
     pixel = cast(
         TextTerm(image.filled([at[0], f"{at[1]} + c - {before}", *at[2:]], "0"), x.dtype), "f64"
