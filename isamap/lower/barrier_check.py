@@ -304,25 +304,22 @@ class _Walk:
         boxes = one.box, other.box
         moving = {s for box in boxes for at in (box.first, *(n for _, n in box.axes)) for s in at.symbols}
         names = [name for name in self.team if name in moving]
-        for a in points(*(range(self.team[name]) for name in names)):
-            for b in points(*(range(self.team[name]) for name in names)):
-                of_both = [dict(zip(names, values, strict=True)) for values in (a, b)]
-                first, second = (box.first.substitute(n) for box, n in zip(boxes, of_both, strict=True))
-                own, theirs = (box.places(n) for box, n in zip(boxes, of_both, strict=True))
-                if own is None or theirs is None:
-                    return True
-                gaps = _values_of(second - first)
-                steps = {name: first.coefficient(name) for name in (one.other, other.other) if name}
-                if gaps is None or any(step is None or not step.value for step in steps.values()):
-                    return True
-                if not steps and any(not own.isdisjoint(gap + at for at in theirs) for gap in gaps):
-                    return True
-                if any(
-                    step is not None and self.meets_later(own, gap, theirs, (step.constant, name))
-                    for name, step in steps.items()
-                    for gap in gaps
-                ):
-                    return True
+        instances = [dict(zip(names, p, strict=True)) for p in points(*(range(self.team[n]) for n in names))]
+        ours, others = ([(box.first.substitute(n), box.places(n)) for n in instances] for box in boxes)
+        for (first, own), (second, theirs) in points(ours, others):
+            if own is None or theirs is None or (gaps := _values_of(second - first)) is None:
+                return True
+            steps = {name: first.coefficient(name) for name in (one.other, other.other) if name}
+            if any(step is None or not step.value for step in steps.values()):
+                return True
+            if not steps and any(not own.isdisjoint(gap + at for at in theirs) for gap in gaps):
+                return True
+            if any(
+                step is not None and self.meets_later(own, gap, theirs, (step.constant, name))
+                for name, step in steps.items()
+                for gap in gaps
+            ):
+                return True
         return False
 
     def meets_later(
@@ -386,7 +383,7 @@ class _Walk:
                 if any(other.is_product and other.name != name for other in before):
                     yield f"{name} touches {one.array}, to which products in flight add"
                 continue
-            met = [other for other in before if self.meet(other, one)]
+            met = [other for other in before if (one.writes or other.writes) and self.meet(other, one)]
             if one.writes and any(other.is_product for other in met):
                 yield f"{name} writes {one.array}, which products in flight read"
             elif any(other.writes and other.groups for other in met):

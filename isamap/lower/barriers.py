@@ -232,6 +232,11 @@ class _Since:
         """Return the record with a function applied to all accesses."""
         return _Since(frozenset(map(change, self.read)), frozenset(map(change, self.written)))
 
+    def of_all(self, variable: str, loops: Mapping[str, Index], team: Mapping[str, int]) -> _Since:
+        """Return the elements that all iterations of a loop access."""
+        most = most_trips(variable, loops, team)
+        return self.changed(lambda touch: touch.of_all(variable, most))
+
     def meets(self, other: _Since, team: Mapping[str, int], loops: Mapping[str, Index]) -> bool:
         """Return whether one record writes an element that the other one accesses."""
         pairs = [(w, t) for w in other.written for t in self.read | self.written]
@@ -261,10 +266,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
     level = bound_level(machine)
     assert level is not None, "only lanes wait for each other"
     barrier, team, loops = Barrier(level.name), dict[str, int](), dict[str, Index]()
-
-    def of_all(since: _Since, variable: str) -> _Since:
-        most = most_trips(variable, loops, team)
-        return since.changed(lambda touch: touch.of_all(variable, most))
+    known: dict[tuple[int, _Since], tuple[Nodes, _Since]] = {}
 
     def place(nodes: Nodes, since: _Since, next_nodes: Nodes = ()) -> tuple[Nodes, _Since]:
         found: list[Node] = []
@@ -282,6 +284,9 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
             found += [*before, made]
         return tuple(found), since
 
+    def iterate(body: Nodes, since: _Since) -> tuple[Nodes, _Since]:  # each loop around it asks again
+        return known.get((id(body), since)) or known.setdefault((id(body), since), place(body, since))
+
     def one(node: Node, since: _Since, behind: Nodes) -> tuple[Nodes, Node, _Since]:
         """Return the nodes to insert before a node, the node with barriers inside, and the accesses after it."""
         match node:
@@ -292,7 +297,7 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
                 nest = [inner for inner in walk((node,)) if isinstance(inner, For)]
                 loops.update((loop.variable, loop.trips) for loop in nest)
                 for loop in reversed(nest):
-                    own = of_all(own, loop.variable)
+                    own = own.of_all(loop.variable, loops, team)
                 return waited(node, own, since)
             case Parallel(counters, body, level=str(own)) if own:
                 team.update((name, trips.constant) for name, trips in counters)
@@ -303,12 +308,12 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
                 return (), with_children(node, place(body, _Since())[0]), _Since()
             case For(counter, trips, body) | WorkSlice(nth=counter, trips=trips, body=body):
                 loops[counter] = trips
-                carried = place(body, _Since())[1].changed(lambda touch: touch.of_others(counter))
-                alone, after = place(body, carried)
-                inside, left = place(body, carried.joined(since))
+                carried = iterate(body, _Since())[1].changed(lambda touch: touch.of_others(counter))
+                alone, after = iterate(body, carried)
+                inside, left = iterate(body, carried.joined(since))
                 if _barriers(inside) > _barriers(alone):  # one in front of the loop does for all iterations
-                    return (barrier,), with_children(node, alone), of_all(after, counter)
-                around = of_all(left, counter)  # a loop of no iterations changes nothing
+                    return (barrier,), with_children(node, alone), after.of_all(counter, loops, team)
+                around = left.of_all(counter, loops, team)  # a loop of no iterations changes nothing
                 return (), with_children(node, inside), around if trips.value else since.joined(around)
             case If(conditions, body) if any(names_of_condition(c) & team.keys() for c in conditions):
                 return where(conditions, body, since)
