@@ -85,7 +85,7 @@ def emit_network(
     report: str | None = None,
 ) -> Answer:
     """Write the stream of a network to a folder, with its graph, its weights, and the C of the host's steps."""
-    from isamap.cli.model_files import check_report, how_of, layer_json, read_model, where_text, write_layers
+    from isamap.cli.model_files import check_report, how_of, read_model, where_text, write_layers
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.graph.graph_file import folder_files
     from isamap.graph.layers import layers_of
@@ -97,12 +97,7 @@ def emit_network(
 
     how = how_of(machines, choices, asked.host, asked.devices)
     require_encoding(measured_machine(how))
-    if kind != "program" or not how.host:
-        wrong = (
-            f"`--emit {kind}` is about one kernel" if kind != "program" else "no host performs other steps"
-        )
-        said = f"{wrong}, and a network is written as a program with the steps of its host"
-        raise UsageProblem.of("usage", said, help="use --emit program, and leave out --host none")
+    _check_kind(kind, how.host)
     if output is not None:
         check_replaceable(Path(output), force=force)
     check_report(report, force=force)
@@ -117,14 +112,7 @@ def emit_network(
     file = stream.program
     images = {v.tensor: v.shape for v in found.trace.values.values() if v.tensor in found.trace.borders}
     least = least_traffic(program, file, images)
-    parts = {part.step: (part, traffic) for part, traffic in zip(file.parts, stream.traffic, strict=True)}
-    for number, (_, traffic) in parts.items():
-        own_ns = layers[number].predicted_ns - layers[number].transfer_ns  # its own loads are in the price
-        layers[number] = replace(layers[number], predicted_ns=own_ns * traffic.share, transfer_ns=0.0)
-    listed = [layer_json(layer) | {"predicted_ns": round(layer.predicted_ns, 1)} for layer in layers]
-    for number, (part, traffic) in parts.items():
-        listed[number] |= {"instructions": part.instructions, "words": part.words}
-        listed[number] |= {"read_bytes": traffic.read, "written_bytes": traffic.written}
+    layers, listed = _with_traffic(layers, stream)
     payload: dict[str, object] = {
         **_describe_program(file),
         "model": program.name,
@@ -142,7 +130,9 @@ def emit_network(
     said = (
         f"{program.name} on {file.machine}: {file.instructions} instructions in {len(file.words)} words of "
     )
-    said += f"{file.word_bits} bits; {len(parts)} of {len(program.steps)} steps, the others on {how.host}"
+    said += (
+        f"{file.word_bits} bits; {len(file.parts)} of {len(program.steps)} steps, the others on {how.host}"
+    )
     lines = [
         said,
         *_traffic_lines(layers, stream, least),
@@ -151,6 +141,34 @@ def emit_network(
         f"wrote {folder}",
     ]
     return Answer(payload | {"files": paths}, "\n".join(lines))
+
+
+def _check_kind(kind: str, host: str | None) -> None:
+    """Refuse other outputs than a program with the steps of a host. Raises: UsageProblem."""
+    if kind == "program" and host:
+        return
+    wrong = f"`--emit {kind}` is about one kernel" if kind != "program" else "no host performs other steps"
+    said = f"{wrong}, and a network is written as a program with the steps of its host"
+    raise UsageProblem.of("usage", said, help="use --emit program, and leave out --host none")
+
+
+def _with_traffic(
+    layers: Sequence[Layer], stream: NetworkStream
+) -> tuple[list[Layer], list[dict[str, object]]]:
+    """Return the layers, with the predicted time of encoded ones by their share of traffic, and all as JSON."""
+    from isamap.cli.model_files import layer_json
+
+    made = list(layers)
+    parts = list(zip(stream.program.parts, stream.traffic, strict=True))
+    for part, traffic in parts:
+        layer = made[part.step]
+        own_ns = layer.predicted_ns - layer.transfer_ns  # its own loads are in the price
+        made[part.step] = replace(layer, predicted_ns=own_ns * traffic.share, transfer_ns=0.0)
+    listed = [layer_json(layer) | {"predicted_ns": round(layer.predicted_ns, 1)} for layer in made]
+    for part, traffic in parts:
+        listed[part.step] |= {"instructions": part.instructions, "words": part.words}
+        listed[part.step] |= {"read_bytes": traffic.read, "written_bytes": traffic.written}
+    return made, listed
 
 
 def _traffic_lines(layers: Sequence[Layer], stream: NetworkStream, least: Mapping[str, int]) -> Sequence[str]:
