@@ -433,12 +433,12 @@ def store_time(acc: OperandTile, tile: Tile, home: str, tiles: int, search: Move
     """Return how long stores of sum tiles occupy units other than the computing one."""
     if isinstance(_load(acc, tile, home, search), Location):
         return ()  # the instruction itself adds to what lies there
-    return _by_unit(_store(acc, tile, home, search), tile, tiles, search)
+    return _by_unit(_store(acc, home, search), tile, tiles, search)
 
 
 def latency_ns(acc: OperandTile, tile: Tile, home: str, search: MoveSearch) -> float:
     """Return the round-trip time of a tile of sums from registers to its scratchpad and back."""
-    machine, ways = search.machine, (_load(acc, tile, home, search), _store(acc, tile, home, search))
+    machine, ways = search.machine, (_load(acc, tile, home, search), _store(acc, home, search))
     steps = (step for way in ways if isinstance(way, OperandMove) for step in steps_of(way))
     found = (machine.instructions[step.instruction] for step in steps)
     return add_up(cost_value(i.cost.latency_ns, cost_params(i, machine, {})) for i in found)
@@ -449,7 +449,7 @@ def _load(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> Op
     return found if isinstance(found, OperandMove | Location) else None
 
 
-def _store(acc: OperandTile, tile: Tile, home: str, search: MoveSearch) -> OperandMove | None:
+def _store(acc: OperandTile, home: str, search: MoveSearch) -> OperandMove | None:
     cell = in_tiles(acc, search, home)
     return find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
 

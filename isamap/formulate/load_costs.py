@@ -51,11 +51,6 @@ from isamap.source import add_up, replace
 from isamap.transform import distinct_reads, reads, symbols
 
 
-def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
-    """Return the axes of the instruction that no kernel axis runs on."""
-    return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
-
-
 def input_of(
     operand: OperandTile, tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bool = True
 ) -> TileOperand | None:
@@ -155,9 +150,7 @@ def computed_of_packed(
     return (described, *arrays)
 
 
-def with_reads(
-    described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
-) -> tuple[TileOperand, ...]:
+def with_reads(described: TileOperand, operand: OperandTile, tile: Tile) -> tuple[TileOperand, ...]:
     """Return the operand with the traffic of its arrays. It is never staged if there are several arrays."""
     if len(reads(operand.subject)) < 2 or described.costs.direct_ns is None:
         return (described,)
@@ -276,7 +269,9 @@ def store_of(tile: Tile, search: MoveSearch) -> OperandMove | None:
     assert tile.result is not None
     assert tile.target_elements is not None
     assert tile.value_elements is not None
-    request = tile.result.request(_fixed_parts(tile, tile.result))
+    # The axes of the instruction that no kernel axis runs on.
+    fixed = {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
+    request = tile.result.request(fixed)
     args = (tile.target_elements, tile.value_elements, tile.result.memory, tile.result.dtype, request)
     found = find_operand_store(search, *args)
     return found if found is not None and found.instruction == tile.mapping.instruction else None

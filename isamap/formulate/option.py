@@ -317,7 +317,7 @@ def option_of(
         kept = with_fields(
             described, iterations_of_copy=_iterations_of_copy(described, operand, tile, kernel, profile)
         )
-        operands += with_reads(kept, operand, tile, kernel)
+        operands += with_reads(kept, operand, tile)
     held = held_of(tile, search, kernel, prices_copies=prices_copies)
     if held is None:
         return None

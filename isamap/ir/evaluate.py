@@ -157,7 +157,7 @@ def _call(e: Call, env: Env) -> Array:
     args = [evaluate_expr(a, env) for a in e.args]
     more = () if e.mode is None else (e.mode,)
     if operand.is_float:
-        return _float_call(e, op, operand, args, more, env)
+        return _float_call(op, operand, args, more, env)
     if op.name in _NEEDS_INT64 and operand.bits < 64:
         args = [a.astype(np.int64) for a in args]
     if op.name in _OF_PATTERNS:
@@ -167,7 +167,7 @@ def _call(e: Call, env: Env) -> Array:
     return found if op.result == "bool" or not operand.is_integer else wrap(found, operand)
 
 
-def _float_call(e: Call, op: Op, operand: DType, args: list[Array], more: tuple[str, ...], env: Env) -> Array:
+def _float_call(op: Op, operand: DType, args: list[Array], more: tuple[str, ...], env: Env) -> Array:
     if op.name == "fma":
         a, b, c = args
         return fused_multiply_add(a, b, c, F64 if env.exact else operand)

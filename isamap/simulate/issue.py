@@ -356,7 +356,7 @@ def _cells(
 ) -> tuple[Array, Array, Array]:
     """Return issue, output element and target element for all written elements."""
     shapes = operand_shapes(job.pattern.instruction, grid.params)
-    issue, lanes, symbols = _iterations(job, grid, chosen, _axes_of(grid, own))
+    issue, lanes, symbols = _iterations(grid, chosen, _axes_of(grid, own))
     mine = _flat(own, shapes[job.pattern.target.buffer], dict(grid.params) | lanes)
     theirs = _flat(target.index, job.held.shape, dict(job.values) | symbols)
     return issue, np.broadcast_to(mine, issue.shape), np.broadcast_to(theirs, issue.shape)
@@ -366,7 +366,7 @@ def _at_lanes(
     job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...], subject: Expr
 ) -> tuple[Array, dict[str, Array], Array]:
     """Return the issues and lanes of iterations, and the values of a kernel's expression in them."""
-    issue, lanes, symbols = _iterations(job, grid, chosen, axes)
+    issue, lanes, symbols = _iterations(grid, chosen, axes)
     known = dict(job.values) | symbols
     env = Env(known, job.scalars, lambda read: _load(job, read, known), job.exact)
     values = evaluate_expr(subject, env)
@@ -374,7 +374,7 @@ def _at_lanes(
 
 
 def _iterations(
-    job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...]
+    grid: Grid, chosen: Array, axes: tuple[str, ...]
 ) -> tuple[Array, dict[str, Array], dict[str, Array]]:
     """Return the points that lanes of `axes` perform in each issue, with their kernel axes."""
     lanes = grid.lanes(axes)

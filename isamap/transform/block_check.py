@@ -106,7 +106,7 @@ class _Trace:
 
     def assign(self, s: Assign, extents: Mapping[str, int], at: Mapping[str, int]) -> None:
         """Perform one statement for each row that it writes."""
-        for row in self._rows_of(s.target, extents, at):
+        for row in self._rows_of(s.target, extents):
             if self.only is not None and not self.only.issuperset(row.values()):
                 continue
             here = {**at, **row}
@@ -126,9 +126,7 @@ class _Trace:
             raise _WrongRow(f"`{key[0]}` is used in row {key[1]} before it is filled")
         return found
 
-    def _rows_of(
-        self, target: Read, extents: Mapping[str, int], at: Mapping[str, int]
-    ) -> Iterator[dict[str, int]]:
+    def _rows_of(self, target: Read, extents: Mapping[str, int]) -> Iterator[dict[str, int]]:
         """Yield the values of the axes that distinguish the rows of a target."""
         dimension = self.rows.get(target.buffer)
         if dimension is None:

@@ -563,11 +563,11 @@ def split_ahead(kernel: Kernel, given: Sequence[str]) -> tuple[Kernel, Kernel] |
     if not first or any(s.assign.target.buffer in made for s in second) or set(given) & read:
         return None
 
-    def part(own: Sequence[Statement], role: str, others: set[str]) -> Kernel:
+    def part(own: Sequence[Statement], role: str) -> Kernel:
         used = {r.buffer for s in own for r in rewrite.accesses(s)}
         operands = (
             replace(o, role=role) if o.name in made & read else o for o in kernel.operands if o.name in used
         )
         return rewrite.with_statements(kernel, own, tuple(operands))
 
-    return part(first, "out", read), part(second, "in", made)
+    return part(first, "out"), part(second, "in")
