@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from functools import cache
 
 __version__ = "0.1.0"
 
@@ -14,10 +15,12 @@ def describe_version() -> str:
     return f"isamap {__version__} ({f'commit {commit}, ' if commit else ''}{solver})"
 
 
+@cache
 def solver_version() -> str:
     """Return the installed version of OR-Tools, without importing it, or `none`.
 
-    It is in the name of a folder. `importlib.metadata` knows other layouts as well, and takes 40 ms to import.
+    It is in the name of a folder, the first on the import path. `importlib.metadata` knows other layouts as well,
+    and takes 40 ms to import.
     """
     for folder in sys.path:
         with suppress(OSError):

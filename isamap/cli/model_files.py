@@ -148,7 +148,7 @@ def compile_whole(
         ),
         *(f"data decides `{size.name}`: a call returns it, {size.high} at most" for size in emitted.returned),
         *([_describe_parallel(made.dealt)] if made.dealt else []),
-        *(where_text(layers) or _describe_prediction(layers)),
+        *(where_text(layers) or ([] if made.dealt else _describe_prediction(layers))),
         *reported,
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]

@@ -173,9 +173,13 @@ def _client(address: str) -> Generator[tuple[Any, Any]]:
 
 def _check_workers(address: str, client: Any) -> None:
     """Check that all connected workers have the same isamap as this process. A worker that is lost has none."""
-    answers: dict[str, str | Exception] = client.run(version, on_error="return")
+    closed: type[Exception] = importlib.import_module("distributed.comm").CommClosedError
+    try:
+        answers: dict[str, str | Exception] = client.run(version, on_error="return")
+    except OSError as error:
+        raise _refuse_address(address, f"its scheduler ended: {error}") from None
     for where, found in answers.items():
-        if isinstance(found, Exception) and not isinstance(found, OSError):
+        if isinstance(found, Exception) and not isinstance(found, (ConnectionError, TimeoutError, closed)):
             raise _refuse_address(address, f"a worker cannot run isamap: {found!r}")
         if isinstance(found, str) and found != __version__:
             raise _refuse_address(address, f"the worker {where} has isamap {found}, this is {__version__}")

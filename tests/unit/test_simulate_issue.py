@@ -94,6 +94,17 @@ def test_padded_lanes_of_a_maximum_hold_the_lowest_number() -> None:
     assert perform(statement, pattern, mapping, arrays, Cut(), {"N": 3}) == -100
 
 
+def test_a_divisor_of_an_integer_quotient_is_never_filled_with_zero() -> None:
+    for quotient in ("a[k] / b[k]", "a[k] % b[k]"):
+        pattern = instruction(
+            "instruction quotients() { inout c: i32 @ reg; in a: i32[8] @ reg; in b: i32[8] @ reg;"
+            f" for k in 8 {{ c += {quotient}; }} }}"
+        )
+        fills = neutral_fills(pattern, frozenset({NONE_SHOWN}))
+        assert fills is not None
+        assert fills["b"].value != 0
+
+
 def test_a_factor_in_use_leaves_nothing_to_pad_a_maximum_with() -> None:
     pattern = instruction(PRODUCTS)
     routine = kernel("in A: f32[N]; in B: f32; inout C: f32;", "for n in N { C max= A[n] * B; }", "N")

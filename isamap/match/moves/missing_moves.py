@@ -11,7 +11,7 @@ from math import prod
 from isamap.ir import Expr, Index, Operand, print_expr
 from isamap.ir.bind import comparison_holds
 from isamap.machine import unset_state
-from isamap.match.moves.scratch_buffers import explain_uncleared, sums_behind_ends
+from isamap.match.moves.scratch_buffers import explain_behind_ends, explain_uncleared
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.operand_loads.load_search import find_operand_load
 from isamap.match.patterns.pattern import Pattern
@@ -36,9 +36,8 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
     if (lacking := explain_uncleared(tile, search)) is not None:
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
-    if not back and sums_behind_ends(operand, tile, search):
-        said = f"`{print_expr(_expression_of(operand, tile))}` of zeros is not {print_expr(operand.fill)}"
-        return f"{said}, and the last tile of the sum is computed whole: choose sizes of whole tiles"
+    if not back and (why := explain_behind_ends(operand, tile, search)):
+        return why
     if search.is_addressable(operand.memory) and is_read_of(operand.subject) is None:
         reader = f"{operand.memory}, where {tile.mapping.instruction} reads it"
         return f"{machine} has no instruction that writes `{print_expr(_expression_of(operand, tile))}` to {reader}"

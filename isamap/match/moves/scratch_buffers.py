@@ -32,7 +32,7 @@ from isamap.match.operand_loads.load_request import MoveSearch, OperandMove, Pre
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.layouts import BUFFER_BYTES
-from isamap.match.patterns.padding import fold
+from isamap.match.patterns.padding import fold, is_equal
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, bring, in_tiles, zero_of
@@ -458,13 +458,13 @@ def find_way_in(operand: OperandTile, tile: Tile, home: str, search: MoveSearch)
     Values computed beyond the end of a reduction axis are summed, so they must be the neutral element.
     """
     way = _find_way(operand, tile, home, search)
-    return way if way is not None and _is_neutral_behind(way, operand, tile, search) else None
+    return way if way is None or not _explain_behind(way, operand, tile, search) else None
 
 
-def sums_behind_ends(operand: OperandTile, tile: Tile, search: MoveSearch) -> bool:
-    """Return whether instructions compute an operand, but not the neutral element behind the end of a sum."""
+def explain_behind_ends(operand: OperandTile, tile: Tile, search: MoveSearch) -> str:
+    """Return why instructions that compute an operand cannot be used where a sum ends, or ""."""
     found = (_find_way(operand, tile, m.name, search) for m in scratchpads(search.machine))
-    return any(way is not None and not _is_neutral_behind(way, operand, tile, search) for way in found)
+    return next((why for way in found if way and (why := _explain_behind(way, operand, tile, search))), "")
 
 
 def _find_way(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> WayIn | None:
@@ -474,21 +474,29 @@ def _find_way(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -
     return _Composition(copy, computed_counts(operand, tile), operand.cell_shape, search).way_in(home)
 
 
-def _is_neutral_behind(way: WayIn, operand: OperandTile, tile: Tile, search: MoveSearch) -> bool:
-    """Return whether a value is neutral behind the end of a reduction axis, where its arrays are set to zero."""
-    extents = [(a.extent.value, a.tile) for a in tile.axes if a.is_reduction and a.tile > 1]
-    if all(extent is not None and extent % of == 0 for extent, of in extents):
-        return True
+def _explain_behind(way: WayIn, operand: OperandTile, tile: Tile, search: MoveSearch) -> str:
+    """Return why a value may change a sum behind its end, where arrays are set to zero, or ""."""
+    lengths = tile.run_time_lengths
+    summed = [a for a in tile.axes if a.is_reduction and a.tile > 1 and a.name not in lengths]
+    if all(a.extent.value is not None and a.extent.value % a.tile == 0 for a in summed):
+        return ""
     value = _tile_copy(operand, tile, "", search)[0].value
     zeros = {read.buffer: zero_of(read.dtype) for read in reads(value)}
     loads = [b for step, b in zip(way.steps, way.buffers, strict=False) if isinstance(step.value, Read)]
     computing = [step for step in way.steps if not isinstance(step.value, Read)]
-    return (
-        all(extent is not None for extent, _ in extents)
-        and fold(value, zeros, finite=True) == operand.fill
-        and not any(read.buffer in zeros for step in computing for read in reads(step.value))
-        and all(find_clearing(search, b.memory, b.dtype.name) for b in loads)
-    )
+    uncleared = [b for b in loads if not find_clearing(search, b.memory, b.dtype.name)]
+    if any(a.extent.value is None for a in summed):
+        return "the sum's size is open, and its last tile is computed whole: give the size"
+    if not is_equal(operand.fill, fold(value, zeros, finite=True)):
+        shown = next((b.subject for b in tile.mapping.bindings if b.name == operand.name), operand.subject)
+        said = f"`{print_expr(shown)}` of zeros is not {print_expr(operand.fill)}"
+    elif uncleared:
+        said = f"no instruction sets {uncleared[0].dtype.name} in {uncleared[0].memory} to zero"
+    elif any(read.buffer in zeros for step in computing for read in reads(step.value)):
+        said = "an instruction computes from an array whose end nothing sets to zero"
+    else:
+        return ""
+    return f"{said}, and the last tile of the sum is computed whole: choose sizes of whole tiles"
 
 
 def computed_inputs(tile: Tile, search: MoveSearch) -> dict[str, WayIn]:

@@ -38,7 +38,7 @@ def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = F
     own = sorted({(r.buffer, r.dtype) for r in reads(pattern.value)}, key=lambda o: o[0])
     for chosen in product(*(_candidates(dtype, neutral) for _, dtype in own)):
         fills = {name: value for (name, _), value in zip(own, chosen, strict=True)}
-        if all(_is(neutral, fold(pattern.value, _without(fills, s), finite=finite)) for s in shown):
+        if all(is_equal(neutral, fold(pattern.value, _without(fills, s), finite=finite)) for s in shown):
             return fills
     return None
 
@@ -58,6 +58,13 @@ def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
         case Call(op, args):
             parts = [fold(a, known, finite=finite) for a in args]
             constants = [p for p in parts if p is not None]
+            if (
+                op in ("div", "rem")
+                and not expr.dtype.is_float
+                and parts[1] is not None
+                and not parts[1].value
+            ):
+                return None  # what an instruction gives there is not defined
             if len(constants) == len(parts):
                 return _value(Call(op, tuple(constants), expr.dtype, expr.mode))
             return _fold_absorbing(expr, parts, finite=finite)
@@ -103,7 +110,8 @@ def _without(fills: Fills, shown: Shown) -> Fills:
     return {name: value for name, value in fills.items() if name not in shown}
 
 
-def _is(neutral: Const, found: Const | None) -> bool:
+def is_equal(neutral: Const, found: Const | None) -> bool:
+    """Return whether a value was found and equals the neutral element. Zeros of both signs are equal."""
     return found is not None and found.dtype == neutral.dtype and found.value == neutral.value
 
 
