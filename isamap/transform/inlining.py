@@ -67,14 +67,23 @@ def _temporaries(kernel: Kernel) -> Iterator[_Temporary]:
             continue
         at = [n for n, s in enumerate(given) if any(r.buffer == operand.name for r in accesses(s))]
         writes = [n for n in at if given[n].assign.target.buffer == operand.name]
-        if writes == at[:1] and len(at) > 1 and _is_elementwise(given[at[0]]):
-            yield _Temporary(operand, at[0], tuple(at[1:]))
+        last = writes[-1] if writes else 0
+        is_alone = writes == at[:1] or not any(given[n].ordered_loops for n in at)
+        if is_alone and writes and last < at[-1] and _is_elementwise(given[last], is_alone=writes == at[:1]):
+            yield _Temporary(operand, last, tuple(n for n in at if n > last))
 
 
-def _is_elementwise(s: Statement) -> bool:
-    """Return whether each element is assigned once, by an iteration that its subscripts determine."""
-    names = [str(i) for i in s.assign.target.index if i.symbols & {a.name for a in s.axes}]
-    own = all(r.buffer != s.assign.target.buffer for r in accesses(s)[1:])
+def _is_elementwise(s: Statement, *, is_alone: bool) -> bool:
+    """Return whether an iteration that its subscripts determine assigns each element once.
+
+    A statement that is not the only one to write the temporary may change its own element.
+    """
+    target = s.assign.target
+    names = [str(i) for i in target.index if i.symbols & {a.name for a in s.axes}]
+    own = all(
+        r.buffer != target.buffer or (not is_alone and r.index == target.index and r.fill is None)
+        for r in accesses(s)[1:]
+    )
     plain = sorted(names) == sorted(a.name for a in s.axes)
     return s.assign.op is None and s.assign.guard is None and own and plain
 
@@ -94,7 +103,9 @@ def _inline_temporary(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
         if count_nodes(given[n].assign.value) > MOST_NODES:
             return f"`{line_of(filling)}` would make an expression too long"
     del given[temporary.filled]
-    after = with_statements(kernel, given, [o for o in kernel.operands if o != temporary.operand])
+    name = temporary.operand.name
+    used = any(r.buffer == name for s in given for r in accesses(s))
+    after = with_statements(kernel, given, [o for o in kernel.operands if o.name != name or used])
     if not is_accepted(kernel, after):
         return f"an input of `{line_of(filling)}` changes while its values are used"
     step = f"inlining: `{line_of(filling)}` is computed where `{temporary.operand.name}` is read"

@@ -54,6 +54,23 @@ def test_one_iteration_of_an_ordered_loop_computes_what_it_has_filled() -> None:
     assert "h[i] = tanh(x[k, i] + h[i]);" in print_routine(found)
 
 
+CHANGED = """for i in N { t[i] = exp(x[i]); } for i in N { s[0] += t[i]; } for i in N { t[i] = t[i] / s[0]; }
+for i in N { y[i] = max(t[i], 0); }"""
+
+
+def test_the_last_change_of_a_temporary_is_computed_where_it_is_read() -> None:
+    arrays = f"{ARRAYS} temp s: f32[1];"
+    routine, ordered = (
+        chain(f"s[0] = 0; {loops}", arrays) for loops in (CHANGED, f"seq k in 2 {{ {CHANGED} }}")
+    )
+    found = inline_temporaries(routine).kernel
+    assert "y[i] = max(t[i] / s[0], 0);" in print_routine(found)
+    given = inputs(routine, {"N": 37})
+    apart, inlined = (interpret(k, given, {"N": 37})["y"] for k in (routine, found))
+    np.testing.assert_array_equal(apart, inlined)
+    assert not inline_temporaries(ordered).steps, "the next iteration may need it"
+
+
 @pytest.mark.parametrize(
     ("loops", "reason"),
     [
