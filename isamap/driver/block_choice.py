@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from isamap.driver.blocking import asked_blocks
 from isamap.driver.formulation import HeuristicPlan, ProblemOf, canonical_form, plan_ns, quick_plan
@@ -104,6 +105,8 @@ def _cut_into_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
 
 # Plans of blocks have to be cheaper by so much: they are longer programs.
 LEAST_GAIN = 1.05
+NO_GAIN = 1.02
+"""The cost ratio up to which the shorter blocks are chosen: the model does not price how many pages they need."""
 
 
 def form_in_blocks(
@@ -131,7 +134,7 @@ def form_in_blocks(
     if not offered:
         return whole, ()
     costs = {b: plan_ns(request, cut, problem_of, "greedy", clock) for b, cut in offered.items()}
-    best = min(costs, key=lambda b: costs[b])
+    best = next(b for b, ns in costs.items() if ns <= NO_GAIN * min(costs.values()))
     whole_ns = plan_ns(request, whole.kernel, problem_of, "greedy", clock)
     return (Rewrite(offered[best], steps), best) if LEAST_GAIN * costs[best] < whole_ns else (whole, ())
 
@@ -156,8 +159,13 @@ def offered_blocks(
 ) -> Iterator[tuple[tuple[Blocks, ...], Kernel]]:
     """Yield blocks that make one of the kernel's `own` temporaries shorter, each with the blocked kernel."""
     around: tuple[Blocks, ...] = ()
-    room = sorted({c.capacity_bytes // 2 for c in Memories.of(machine).caches if not c.shared})
+    caches = sorted(c.capacity_bytes for c in Memories.of(machine).caches if not c.shared)
+    near = (b // NEAR_PART for a, b in pairwise(caches) if b // NEAR_PART > a)
+    room = sorted({*(size // 2 for size in caches), *near})
     last, lanes = statements(kernel)[-1], _vector_lanes(kernel, machine)
+    together = max(
+        [m.number("rows") or 0 for m in machine.memories.values() if m.kind == "registers"] + [ROWS_TOGETHER]
+    )
     for axis in () if last.sequence or not own else last.axes:
         extent = axis.extent.value or 1
         single = share_blocks(kernel, Blocks(axis.name, 1))
@@ -177,7 +185,7 @@ def offered_blocks(
         most = [min(extent, max(1, bytes_ // row_bytes)) for bytes_ in room]
         # Loops that a condition bounds by blocks are as long as whole vectors only where blocks are. The model prices
         # the remainders of one length, so that shorter blocks look cheaper than they are.
-        sizes = [size for m in most for size in (_even_block(extent, m), 1 << m.bit_length() - 1)]
+        sizes = [size for m in most for size in (_even_block(extent, m, together), 1 << m.bit_length() - 1)]
         for n, size in enumerate(sizes):
             cut = single if size == 1 else share_blocks(kernel, Blocks(axis.name, size))
             if size in sizes[:n] or isinstance(cut, str) or cut == kernel:
@@ -200,17 +208,20 @@ def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
     return any(kernel.operand(o.name).shape != cut.operand(o.name).shape for o in own)
 
 
+NEAR_PART = 8
+"""Blocks also fit into this part of a larger cache: the first TLB may not cover the pages of half of it."""
 ROWS_TOGETHER = 12
-"""A multiple of the rows of register blocks of 2, 3, 4 and 6 rows (docs/decisions/0056-shared-blocks.md)."""
+"""A multiple of the rows of register blocks of 2, 3, 4 and 6 rows, where no register has more rows
+(docs/decisions/0056-shared-blocks.md)."""
 
 
-def _even_block(extent: int, most: int) -> int:
+def _even_block(extent: int, most: int, together: int) -> int:
     """Return the size of nearly equal blocks, at most `most`.
 
-    If the last block is shorter, the size is a multiple of `ROWS_TOGETHER`: other blocks are whole register blocks.
+    If the last block is shorter, the size is a multiple of `together`: other blocks are whole register blocks.
     """
     even = -(-extent // -(-extent // most))
-    return even if extent % even == 0 else even - even % min(even, ROWS_TOGETHER)
+    return even if extent % even == 0 else even - even % min(even, together)
 
 
 def _bytes_of(operand: Operand) -> int:

@@ -48,12 +48,22 @@ def chosen(text: str, sizes: dict[str, int], **changes: object) -> tuple[tuple[s
 def test_blocks_are_as_long_as_what_shrinks_fits_into_half_of_a_cache() -> None:
     machine = load_machine(MACHINE)
     found = [", ".join(map(str, blocks)) for blocks, _ in offered_blocks(*canonical(PAIR, **LARGE), machine)]
-    assert found == ["p by 64", "p by 2048"]
+    assert found == ["p by 64", "p by 512", "p by 2048"], "an eighth and half of the second cache"
     found = [
         ", ".join(map(str, blocks))
         for blocks, _ in offered_blocks(*canonical(PAIR, **LARGE | {"L": 3, "H": 1000}), machine)
     ]
-    assert found == ["l by 1", "l by 2", "l by 1, p by 60"], "blocks of 63 rows leave 3 of a register block"
+    assert found == ["l by 1", "l by 2", "l by 1, p by 60", "l by 1, p by 500"], (
+        "63 rows leave 3 of a register block"
+    )
+
+
+def test_blocks_are_whole_tiles_where_registers_have_rows() -> None:
+    machine = load_machine("x86-amx")
+    found = [
+        blocks[-1].size for blocks, _ in offered_blocks(*canonical(PAIR, **LARGE | {"H": 1000}), machine)
+    ]
+    assert [size for size in found if size > 16] == [80], "blocks of 83 rows leave a part of a tile"
 
 
 def test_ordered_loops_and_kernels_without_temporaries_have_no_offers() -> None:
