@@ -257,8 +257,11 @@ def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
     )
     text.loop(whole, f"{powers.at(at)} = {cast(exponential, powers.dtype).text};")
     text.loop(whole, f"{total.at(row)} += {power};")
-    divisor = cast(cast(total.term(row), powers.dtype), inside).text
-    text.loop(whole, f"{y.at(at)} = {cast(TextTerm(f'({power} / {divisor})', inside), y.dtype).text};")
+    quotient = f"({power} / {cast(cast(total.term(row), powers.dtype), inside).text})"
+    if powers.dtype == inside:  # a total is at least 1, so that its reciprocal is a number
+        text.loop(rows, f"{total.at(row)} = 1 / {total.at(row)};")
+        quotient = f"({power} * {total.at(row)})"
+    text.loop(whole, f"{y.at(at)} = {cast(TextTerm(quotient, inside), y.dtype).text};")
     return text.done()
 
 
