@@ -24,7 +24,7 @@ from typing import Any
 
 from isamap.cli import INTERRUPTED
 from isamap.cli.answers import Answer, Finding, print_answer
-from isamap.cli.early_words import command_of, fill_model, fill_values, spread_sizes
+from isamap.cli.early_words import fill_values, find_command, insert_model, repeat_options
 from isamap.cli.option_parser import CommandOptions
 from isamap.cli.terminal import complain, discard_output, prepare_streams, write_answer
 from isamap.driver.options import list_options
@@ -90,8 +90,8 @@ MAX_SHOWN = 50
 def run(words: Sequence[str]) -> int:
     """Run a command line, print its answer, and return the exit code."""
     prepare_streams()
-    words = fill_model(words)
-    command = command_of(words)
+    words = insert_model(words)
+    command = find_command(words)
     as_json, quiet, verbose = (bool({*words} & {*one.flags}) for one in list_options(CommandOptions).values())
     try:
         with log_progress(quiet=quiet, verbose=verbose), _watch(command), _interrupts() as interrupts:
@@ -152,7 +152,7 @@ def _invoke_command(command: str, words: Sequence[str], interrupts: Sequence[int
             return completion_command(words)
         from isamap.cli.commands import invoke
 
-        return invoke(command, spread_sizes(fill_values(words)))
+        return invoke(command, repeat_options(fill_values(words)))
     except MissingWords as error:
         whole = f"isamap {shlex.join([*words, *error.words])}"
         asked = (replace(d, help=f"give all of them: {whole}") for d in error.diagnostics)

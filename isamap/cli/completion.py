@@ -17,7 +17,7 @@ from pathlib import Path
 
 from isamap.cli.answers import Answer
 from isamap.cli.commands import COMMANDS, function_of, record_of
-from isamap.cli.early_words import GROUPS, command_of
+from isamap.cli.early_words import GROUPS, find_command
 from isamap.cli.option_parser import options_of
 from isamap.driver.options import Option
 from isamap.source import UsageProblem, cannot_write, did_you_mean, read_limited, replace_file
@@ -33,7 +33,7 @@ _MOST_OF_RC = 1 << 20
 def complete(words: Sequence[str]) -> list[str]:
     """Return the words that may replace the last one, or [] if file names may."""
     before, begun = list(words[:-1]), words[-1] if words else ""
-    command = command_of(before)
+    command = find_command(before)
     if command in COMMANDS and (begun or command not in GROUPS):
         found = _of_command(command, before[command.count(".") + 1 :], begun)
     elif command in ("", *GROUPS):

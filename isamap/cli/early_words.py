@@ -21,12 +21,15 @@ SUBCOMMANDS = (("schedule", "diff"),)
 FILLED = {"--transform": BEST_FORM, "--tune": "8"}
 """The value of an option that is given without a number."""
 _PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-_FOLLOWING = {"-D": _PAIR, "--set": re.compile(r"[A-Za-z_][A-Za-z0-9_.]*=.*", re.DOTALL)}
-"""The options to which all following words of a form belong."""
+_FOLLOWING = {
+    "-D": ("-D", _PAIR),
+    "--set": ("--set=", re.compile(r"[A-Za-z_][A-Za-z0-9_.]*=.*", re.DOTALL)),
+}
+"""The options to which all following words of a form belong, and the prefix of a first one in the same word."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def command_of(words: Sequence[str]) -> str:
+def find_command(words: Sequence[str]) -> str:
     """Return the command's name, such as `hw.check` or `bench.deepbench.gemm`, or ""."""
     leading = list(takewhile(lambda word: not word.startswith("-"), words))
     if not leading:
@@ -41,22 +44,24 @@ def command_of(words: Sequence[str]) -> str:
     return name
 
 
-def spread_sizes(words: Sequence[str]) -> list[str]:
+def repeat_options(words: Sequence[str]) -> list[str]:
     """Return `-D M=1 N=2` as `-D M=1 -D N=2`: all following NAME=VALUE words belong to `-D`, or to `--set`."""
-    spread: list[str] = []
+    repeated: list[str] = []
     option = ""
     for position, word in enumerate(words):
         if word == "--":
-            return [*spread, *words[position:]]
-        if option and _FOLLOWING[option].fullmatch(word):
-            if spread[-1] != option:
-                spread.append(option)
-            spread.append(word)
+            return [*repeated, *words[position:]]
+        if option and _FOLLOWING[option][1].fullmatch(word):
+            if repeated[-1] != option:
+                repeated.append(option)
+            repeated.append(word)
             continue
-        is_size = word.startswith("-D") and _PAIR.fullmatch(word[2:]) is not None
-        option = word if word in _FOLLOWING else "-D" if is_size else ""
-        spread.append(word)
-    return spread
+        option = word if word in _FOLLOWING else ""
+        for name, (prefix, form) in _FOLLOWING.items():
+            if word.startswith(prefix) and form.fullmatch(word.removeprefix(prefix)):
+                option = name
+        repeated.append(word)
+    return repeated
 
 
 def fill_values(words: Sequence[str]) -> list[str]:
@@ -73,7 +78,7 @@ def fill_values(words: Sequence[str]) -> list[str]:
     return filled
 
 
-def fill_model(words: Sequence[str]) -> list[str]:
+def insert_model(words: Sequence[str]) -> list[str]:
     """Return `bench model.onnx` as `bench model model.onnx`."""
     is_file = len(words) > 1 and words[0] == "bench" and words[1].endswith((".onnx", ".json"))
     return [words[0], "model", *words[1:]] if is_file else list(words)

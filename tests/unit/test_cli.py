@@ -14,7 +14,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.answers import render_in_colour
-from isamap.cli.early_words import command_of, read_size_sets, spread_sizes
+from isamap.cli.early_words import find_command, read_size_sets, repeat_options
 from isamap.cli.option_parser import OnMachine, options_of, read_words
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.hw_specs import shipped_machines
@@ -27,21 +27,23 @@ SMALL = ("-D", "M=5", "N=6", "K=7")
 
 
 def test_the_words_behind_d_belong_to_it() -> None:
-    assert spread_sizes(["run", "k", "-D", "M=1", "N=2", "--json"]) == [
+    assert repeat_options(["run", "k", "-D", "M=1", "N=2", "--json"]) == [
         "run", "k", "-D", "M=1", "-D", "N=2", "--json",
     ]  # fmt: skip
-    assert spread_sizes(["k", "-DM=1", "N=2", "-o", "a=b"]) == ["k", "-DM=1", "-D", "N=2", "-o", "a=b"]
-    assert spread_sizes(["k", "--fix", "a=1"]) == ["k", "--fix", "a=1"]
+    assert repeat_options(["k", "-DM=1", "N=2", "-o", "a=b"]) == ["k", "-DM=1", "-D", "N=2", "-o", "a=b"]
+    assert repeat_options(["k", "--fix", "a=1"]) == ["k", "--fix", "a=1"]
     settings = ["hw", "sweep", "x", "--set", "memories.spad.bytes=1,2", "clock_ghz=1", "-o", "f"]
-    assert spread_sizes(settings) == [*settings[:5], "--set", *settings[5:]]
-    assert spread_sizes(["-D", "M=1", "a.b=2"]) == ["-D", "M=1", "a.b=2"]
+    assert repeat_options(settings) == [*settings[:5], "--set", *settings[5:]]
+    assert repeat_options(["x", "--set=a.b=1", "c=2"]) == ["x", "--set=a.b=1", "--set", "c=2"]
+    assert repeat_options(["x", "--setting=1", "c=2"]) == ["x", "--setting=1", "c=2"]
+    assert repeat_options(["-D", "M=1", "a.b=2"]) == ["-D", "M=1", "a.b=2"]
 
 
 def test_a_command_of_a_group_has_two_words() -> None:
-    assert command_of(["hw", "check", "x"]) == "hw.check"
-    assert command_of(["hw", "--help"]) == "hw"
-    assert command_of(["match", "k"]) == "match"
-    assert command_of(["--help"]) == ""
+    assert find_command(["hw", "check", "x"]) == "hw.check"
+    assert find_command(["hw", "--help"]) == "hw"
+    assert find_command(["match", "k"]) == "match"
+    assert find_command(["--help"]) == ""
 
 
 def test_a_size_given_again_begins_another_set() -> None:
