@@ -67,12 +67,12 @@ def single_assignment(kernel: Kernel, names: AdjointNames) -> Built:
 
 
 def _rename_arrays(built: Built, names: Mapping[str, str]) -> Built:
-    def call(r: Read) -> Read:
+    def rename(r: Read) -> Read:
         return replace(r, buffer=names.get(r.buffer, r.buffer))
 
     return Built(
         tuple(replace(o, name=names.get(o.name, o.name)) for o in built.operands),
-        tuple(map_accesses(s, call) for s in built.statements),
+        tuple(map_accesses(s, rename) for s in built.statements),
         {name: replace(p, name=names.get(p.name, p.name)) for name, p in built.finals.items()},
     )
 

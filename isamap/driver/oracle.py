@@ -236,10 +236,10 @@ def last_place(values: Array, dtype: DType) -> Array:
 def has_sequence(kernel: Kernel) -> bool:
     """Return whether the kernel has an ordered loop."""
 
-    def order(s: Stmt) -> bool:
-        return isinstance(s, Loop) and (s.ordered or any(order(child) for child in s.body))
+    def is_ordered(s: Stmt) -> bool:
+        return isinstance(s, Loop) and (s.ordered or any(is_ordered(child) for child in s.body))
 
-    return any(order(s) for s in kernel.body)
+    return any(is_ordered(s) for s in kernel.body)
 
 
 def count_iterations(kernel: Kernel) -> int:

@@ -100,7 +100,7 @@ def for_other_iterations(nest: Nest, step: Copies, scope: NestScope) -> tuple[Ne
     hosts = _trips(step.hosts, scope.place)
     if hosts:
         dealt = [continue_slices(DividedWork(note, hosts, make), nest.names) for note, make in works]
-        return _partition(scope, (work for work, _ in dealt)), tuple(
+        return _with_dealt(scope, (work for work, _ in dealt)), tuple(
             node for _, nodes in dealt for node in nodes
         )
     return scope, tuple(node for note, make in works for node in _label(note, make()))
@@ -123,7 +123,7 @@ def with_hints(nest: Nest, step: LoopNode, scope: NestScope) -> tuple[NestScope,
     works = [_by_rows(nest, p, scope, trips) or _at_first(nest, p, scope, hosts) for p in step.hints]
     new = [work for work in works if work.by_rows or is_around or (hosts and is_even(work))]
     at_once = [node for work in works if work not in new for node in _label(work.note, work.make())]
-    return _partition(scope, new), tuple(at_once)
+    return _with_dealt(scope, new), tuple(at_once)
 
 
 def shares(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
@@ -132,7 +132,7 @@ def shares(nest: Nest, step: LoopNode, scope: NestScope) -> Nodes:
     return tuple(node for work in due for node in share_of(work, scope.place, nest.names))
 
 
-def _partition(scope: NestScope, works: Iterable[DividedWork]) -> NestScope:
+def _with_dealt(scope: NestScope, works: Iterable[DividedWork]) -> NestScope:
     return replace(scope, dealt=(*scope.dealt, *works))
 
 

@@ -100,7 +100,7 @@ def copy_tile(
     short = (a for a, left in lefts.items() if not at_least(left, a.tile))
     open_axes = sorted(short, key=lambda a: a.name in spared)
 
-    def clear() -> tuple[Node, ...]:
+    def clear_rest() -> tuple[Node, ...]:
         if back is not None:
             return ()
         first = count_covered(operand, copy, _counts(lefts, partly=True)) if buffer in search.homes else 0
@@ -131,13 +131,13 @@ def copy_tile(
         dma = find_dma(copy, {**counts, **dict.fromkeys(beyond, Index.of(1))}, search)
         return dma is not None and dma.fills_rest
 
-    whole = over_tiles(() if fills_all(operand, tile) or fills_rest(False) else clear())
+    whole = over_tiles(() if fills_all(operand, tile) or fills_rest(False) else clear_rest())
     whole += _block(copy, used, transposed, search, names) if transposed else run(False)
     if not open_axes:
         return (*before, *whole)
 
     def partly(zeros: bool) -> tuple[Node, ...]:
-        return over_tiles((*(clear() if zeros and not fills_rest(True) else ()), *run(True)))
+        return over_tiles((*(clear_rest() if zeros and not fills_rest(True) else ()), *run(True)))
 
     return (*before, *_as_far_as_axes_go(open_axes, lefts, spared, whole, partly))
 

@@ -186,11 +186,11 @@ class OnnxReference:
                 if border is not None and len(border) != value.rank:
                     continue  # another value of the same tensor has the axes that the border is of
                 lying = made.transpose(value.order) if value.order else made
-                lying = _move(lying, np.int8, -HALF) if is_signed else lying
+                lying = _shift(lying, np.int8, -HALF) if is_signed else lying
                 is_rounded = node.onnx_node.op_type.startswith(ROUNDED)
                 found.setdefault(value.tensor, ReferenceValue(name, np.ascontiguousarray(lying), is_rounded))
                 own = _own(tensors[value.tensor], value, border)
-                own = _move(own, np.uint8, HALF) if is_signed else own
+                own = _shift(own, np.uint8, HALF) if is_signed else own
                 known[name] = _wide(own) if made.dtype == np.float64 else own.astype(made.dtype)
         return found
 
@@ -214,7 +214,7 @@ class OnnxReference:
         return ()
 
 
-def _move(array: Any, dtype: type[np.generic], by: int) -> Any:
+def _shift(array: Any, dtype: type[np.generic], by: int) -> Any:
     """Return bytes plus a number, as a conversion between signed and unsigned bytes."""
     return (array.astype(np.int16) + by).astype(dtype)
 

@@ -126,12 +126,12 @@ def _moved_elements(operand: TileOperand, axes: Sequence[TileAxis]) -> int:
     windows = {w.along: w for w in operand.staging.windows}
     taps = {w.tap for w in operand.staging.windows}
 
-    def move(name: str) -> int:
+    def moved_along(name: str) -> int:
         if name not in windows:
             return extents[name]
         return sum(extents[name] + reach for reach in windows[name].reaches(extents[windows[name].tap]))
 
-    return prod(move(name) for name in extents if name not in taps)
+    return prod(moved_along(name) for name in extents if name not in taps)
 
 
 def _divisible_axes(option: NestOption, private: Collection[str]) -> list[TileAxis]:

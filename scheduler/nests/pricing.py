@@ -106,14 +106,14 @@ def _crossed_loops(nest: NestSchedule) -> set[int]:
 def _drop_loops(nest: NestSchedule, dropped: Collection[int]) -> NestSchedule:
     """Return the nest without some of its loops."""
 
-    def move(depth: int) -> int:
+    def depth_without(depth: int) -> int:
         return depth - sum(number < depth for number in dropped)
 
     return replace(
         nest,
         loops=tuple(loop for number, loop in enumerate(nest.loops) if number not in dropped),
-        stages=tuple(replace(stage, depth=move(stage.depth)) for stage in nest.stages),
-        hold=move(nest.hold),
+        stages=tuple(replace(stage, depth=depth_without(stage.depth)) for stage in nest.stages),
+        hold=depth_without(nest.hold),
     )
 
 
