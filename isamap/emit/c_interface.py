@@ -40,8 +40,14 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ("DEVICE_FAILED", "there is no device for the program, or the device did not perform it"),
     ("RACE", "two lanes used one element, one of them wrote it, and no barrier stood between"),
     ("DIVERGED", "some lanes of a block reached a barrier that others did not reach"),
+    (
+        "MODEL_FULL",
+        "a block has more arrays, or a lane more sums of products in flight, than the model can check",
+    ),
 )
 """The status codes in numeric order, with their meanings."""
+OF_LANES = ("DEVICE_FAILED", "RACE", "DIVERGED", "MODEL_FULL")
+"""The status codes of programs that blocks of lanes perform."""
 BAD_INDEX = [name for name, _ in STATUSES].index("BAD_INDEX")
 
 
@@ -110,7 +116,7 @@ def header_text(interface: Interface, title: str, memory: str = OWN_MEMORY) -> s
         "WRONG_LAYOUT": not any(t.header is not None and t.role == "in" for t in interface.tensors),
         "WRONG_LENGTH": not interface.lengths,
         "BAD_INDEX": not any(t.domain for t in interface.tensors),
-        **dict.fromkeys(("DEVICE_FAILED", "RACE", "DIVERGED"), not interface.has_lanes),
+        **dict.fromkeys(OF_LANES, not interface.has_lanes),
     }
     lines += [
         f"  {name}_{status} = {number}, /* {meaning} */"

@@ -28,6 +28,7 @@ from isamap.emit.c import EmittedC, emit_c, emitted_title, take_names
 from isamap.emit.c_body import BodyWriter
 from isamap.emit.c_functions import helper_texts
 from isamap.emit.c_interface import (
+    OF_LANES,
     STATUSES,
     Interface,
     body_symbols,
@@ -89,7 +90,7 @@ def emit_lanes(program: lir.LoweredProgram, machine: Machine, *, model: bool = F
     headers = ("math.h", "stdlib.h", "ucontext.h") if model else ("dlfcn.h",)
     runtime = Path(__file__).with_name("lanes_model.c" if model else "lanes_opencl.c")
     numbers = {status: number for number, (status, _) in enumerate(STATUSES)}
-    statuses = ", ".join(f"ISAMAP_{s} = {numbers[s]}" for s in ("DEVICE_FAILED", "RACE", "DIVERGED"))
+    statuses = ", ".join(f"ISAMAP_{s} = {numbers[s]}" for s in OF_LANES)
     parts = [
         [f"/* {title}", f"   Emitted by isamap {__version__}. Compile with {how} -fno-strict-aliasing. */"],
         [f'#include "{name}.h"', "", *(f"#include <{h}>" for h in (*headers, "string.h"))],

@@ -114,8 +114,8 @@ static void isamap_own(const void *at, size_t bytes) {
   for (int own = 0; own < d->owned; own++) {
     if (d->own[own].at == at) return;
   }
-  if (d->owned == ISAMAP_OWN) abort();
-  d->own[d->owned++] = (isamap_value){at, bytes};
+  if (d->owned == ISAMAP_OWN) d->status = ISAMAP_MODEL_FULL;
+  else d->own[d->owned++] = (isamap_value){at, bytes};
 }
 
 static int isamap_is_own(const isamap_device *d, uintptr_t place) {
@@ -145,7 +145,10 @@ static void isamap_touch_sums(const void *sums, int of_product) {
     }
   }
   if (!of_product) return;
-  if (free < 0) abort();
+  if (free < 0) {
+    d->status = ISAMAP_MODEL_FULL;
+    return;
+  }
   d->sums[d->lane][free].at = sums;
   d->sums[d->lane][free].product = product;
 }

@@ -109,6 +109,16 @@ def test_the_model_finds_the_races_where_lanes_do_not_wait() -> None:
         ("BARRIER;", "if (lane != 3) BARRIER;", "DIVERGED"),
         ("BARRIER;", "if (lane < 128) { BARRIER; } else { BARRIER; }", "OK"),
         ("BARRIER;", "if (lane < 128) { BARRIER; }\nelse { BARRIER; }", "DIVERGED"),
+        (
+            "BARRIER;",
+            "for (int n = 0; n < 300; n++) isamap_own((char *)&lane + n, 1); BARRIER;",
+            "MODEL_FULL",
+        ),
+        (
+            "BARRIER;",
+            "for (int n = 0; n < 70; n++) isamap_touch_sums((char *)&lane + n, 1); BARRIER;",
+            "MODEL_FULL",
+        ),
     ],
     ids=[
         "right",
@@ -121,6 +131,8 @@ def test_the_model_finds_the_races_where_lanes_do_not_wait() -> None:
         "left out",
         "same",
         "elsewhere",
+        "too many arrays",
+        "too many sums in flight",
     ],
 )
 def test_the_model_finds_planted_faults(was: str, becomes: str, status: str) -> None:
