@@ -99,7 +99,8 @@ class Tournament:
         if self.spread is not None:
             for is_first in (True, False):
                 batch = [number for number in numbers if (number < TRIED_ROUNDS) == is_first]
-                self._play_away(trials, batch, self.spread)
+                if batch and (batch[0] == 0 or time.monotonic() <= self.stop):
+                    self._play_away(trials, batch, self.spread)
             return
         contenders = _warm_contenders(trials)
         for number in numbers:

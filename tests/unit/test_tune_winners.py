@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,25 @@ def test_rounds_that_came_back_out_of_order_are_not_played_again() -> None:
     Tournament(winners, "q", spread=backwards).evaluate_together(trials)
     assert sent == [2, 5]
     assert sorted(winners.rounds("q")) == list(range(9))
+
+
+def test_no_rounds_are_sent_that_are_played_or_would_begin_after_the_end() -> None:
+    trials = [_trial(schedule) for schedule in _schedules(2)]
+    costs = {schedule_digest(trial): 10.0 for trial in trials}
+    sent: list[int] = []
+
+    def send(away: Sequence[Away]) -> Iterator[tuple[int, Mapping[str, float]]]:
+        sent.append(len(away))
+        yield from ((number, costs) for number in range(len(away)))
+
+    Tournament(Winners.open(), "over", time.monotonic(), spread=send).evaluate_together(trials)
+    assert sent == [3], "the first rounds are begun in any case"
+    winners = Winners.open()
+    for number in range(9):
+        if number != 5:
+            winners.add_round("last", number, costs)
+    Tournament(winners, "last", spread=send).evaluate_together(trials)
+    assert sent == [3, 1]
 
 
 def _trial(schedule: Schedule) -> Trial:
