@@ -88,7 +88,8 @@ def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[C
                 f"{queues[giver, taker].depth}",
                 help="try another schedule with --fix, or smaller sizes",
             )
-        # A few commands with one token still overlap with those that wait for it.
+        # Few commands with one token still overlap with those that wait for it. The number is not always the least
+        # that fits: to find that would take many more assignments.
         steps |= {key: steps.get(key, 1) * -(-most // queues[key].depth) for key, most in full.items()}
 
 
