@@ -58,7 +58,7 @@ def evaluate_schedules(
     setting = TrialInputs(sha256(kernel), versions, profile)
     found = load_evaluator(evaluator) if isinstance(evaluator, str) else evaluator
     model = load_cost_model(request.cost_model)
-    return evaluate_all(trials, found, model, setting, log or Log.open(), again=again)
+    return evaluate_all(trials, found, model, setting, Log.open() if log is None else log, again=again)
 
 
 def searched_schedule(

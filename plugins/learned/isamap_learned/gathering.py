@@ -33,10 +33,8 @@ from isamap.tune.evaluating import Log, Record, schedule_text
 from isamap.tune.measured import MeasuredEvaluator, check_processor
 from isamap.tune.profile import Profile
 from isamap_learned.features import FEATURES_VERSION, described
-from isamap_learned.samples import SampleRow
+from isamap_learned.samples import PROCESSOR_TIME, SampleRow
 
-# The name of measurements that others on the same processor do not lengthen.
-PROCESSOR_TIME = "processor-time"
 # So many schedules are timed in turns, in rounds of so many seconds each.
 TOGETHER, ROUNDS, SECONDS = 16, 3, 0.01
 # How many of the model's best a walk may begin at, how many changes it takes at most, and how many times the

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _FILE = Path(__file__).with_name("samples.csv")
+PROCESSOR_TIME = "processor-time"
+"""The name of measurements of samples, which other work on the same processor does not lengthen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from isamap.source.records import asdict, dataclass
 from isamap.tune.evaluating import Record
 from isamap.version import __version__
 from isamap_learned.features import FEATURES, FEATURES_VERSION, OF_PRICE
-from isamap_learned.gathering import PROCESSOR_TIME
 from isamap_learned.learned import MODEL, ModelUnusable, Trained
 from isamap_learned.regression_trees import LEAF, Forest, Tree
+from isamap_learned.samples import PROCESSOR_TIME
 
 # Evaluators that ran the code.
 MEASURED = (PROCESSOR_TIME, "measured")
