@@ -10,8 +10,8 @@ from isamap.scheduler.deciding.orders import canonical
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock
 from isamap.scheduler.search.candidates import Candidate
 from isamap.scheduler.translation.constraints import limit
-from isamap.scheduler.translation.linear_terms import imply
-from isamap.scheduler.translation.translate import Literals, Translator
+from isamap.scheduler.translation.linear_terms import Literals, imply
+from isamap.scheduler.translation.translate import Translator
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from isamap.ir import OPS, Call, Cast, Const, DType, Expr, Read, Scalar
-from isamap.ir.dtypes import BOOL, F32, F64
+from isamap.ir import BOOL, F32, F64, OPS, Call, Cast, Const, DType, Expr, Read, Scalar
 from isamap.ir.walk import walk
 from isamap.source import Source as Text
 from isamap.source import UsageProblem, dataclass, replace

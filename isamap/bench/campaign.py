@@ -49,9 +49,8 @@ from isamap.match import (
 from isamap.run.arguments import make_call
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import compile_library, find_compiler
-from isamap.source import IsamapError, asdict, dataclass, replace
+from isamap.source import IsamapError, asdict, dataclass, field, replace
 from isamap.source.progress import Watch, unwatched
-from isamap.source.records import field
 from isamap.transform import statements
 from isamap.tune.calibrate import calibrate
 from isamap.tune.overlay import lay_over

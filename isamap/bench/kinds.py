@@ -10,24 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from isamap.bench import cells, convolution_cases, product_cases, sparse_products
+from isamap.bench import cells, convolution_cases, libraries, product_cases, sparse_products
 from isamap.bench.cells import CellCase
 from isamap.bench.convolution_cases import ConvCase
 from isamap.bench.kind import CaseKind
-from isamap.bench.libraries import (
-    TORCH_TYPES,
-    NotOffered,
-    Ready,
-    import_library,
-    import_torch,
-    mkl_library,
-    prepare_isamap,
-    prepare_mkl,
-    prepare_openblas,
-    prepare_torch,
-    timed_calls,
-    torch_implementation,
-)
 from isamap.bench.ring import Array, Mapped
 from isamap.bench.sparse_products import SparseCase, compress_rows
 
@@ -159,9 +145,9 @@ class Description(ctypes.Structure):
     _fields_ = (("type", ctypes.c_int), ("mode", ctypes.c_int), ("diag", ctypes.c_int))
 
 
-def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
+def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> libraries.Ready:
     """Return `C += A @ B` of a `scipy.sparse.csr_array`. Raises: NotOffered."""
-    sparse = import_library("scipy.sparse")
+    sparse = libraries.import_library("scipy.sparse")
     case, given = mapped.task.case, compress_rows(mapped.task.case)
     a = sparse.csr_array((given["val"], given["col"], given["row"]), shape=(case.m, case.k))
     b, c, ring = mapped.arrays["B"], mapped.arrays["C"], mapped.task.ring
@@ -172,18 +158,18 @@ def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
             c[number % ring] += a @ b[number % ring]
         return perf_counter_ns() - start
 
-    return Ready(time, f"scipy {version('scipy')}: csr_array @", False)
+    return libraries.Ready(time, f"scipy {version('scipy')}: csr_array @", False)
 
 
-def prepare_mkl_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
+def prepare_mkl_sparse(mapped: Mapped[SparseCase], threads: int) -> libraries.Ready:
     """Return MKL's `mkl_sparse_s_mv` or `mkl_sparse_s_mm`, adding to C. Raises: NotOffered."""
-    library, case, given = mkl_library(), mapped.task.case, compress_rows(mapped.task.case)
+    library, case, given = libraries.mkl_library(), mapped.task.case, compress_rows(mapped.task.case)
     library.MKL_Set_Num_Threads(threads)
     handle, n = ctypes.c_void_p(), case.n
     row, col, val = (given[name].ctypes.data for name in ("row", "col", "val"))
     arrays = [ctypes.c_void_p(p) for p in (row, row + 4, col, val)]
     if library.mkl_sparse_s_create_csr(ctypes.byref(handle), 0, case.m, case.k, *arrays):
-        raise NotOffered
+        raise libraries.NotOffered
     description, one = Description(GENERAL, 0, 0), ctypes.c_float(1)
     if n == 1:
         library.mkl_sparse_set_mv_hint(handle, NO_TRANSPOSE, description, MANY_CALLS)
@@ -209,7 +195,7 @@ def prepare_mkl_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
         ns = perf_counter_ns() - start
         return -1 if failed else ns
 
-    return Ready(time, name, False)
+    return libraries.Ready(time, name, False)
 
 
 # The libraries that convolutions are compared with, on images and filters where they lie.
@@ -218,16 +204,16 @@ def prepare_mkl_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
 # onnxruntime packs filters that the model holds, and does not pack those that each call brings.
 
 
-def prepare_torch_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
+def prepare_torch_conv(mapped: Mapped[ConvCase], threads: int) -> libraries.Ready:
     """Return torch.nn.functional.conv2d in inference mode, or oneDNN with filters that it has packed.
 
     Raises: NotOffered.
     """
     task, case = mapped.task, mapped.task.case
     if task.form not in ("f32", "bf16"):
-        raise NotOffered
-    torch = import_torch(threads)
-    dtype = getattr(torch, TORCH_TYPES[task.form])
+        raise libraries.NotOffered
+    torch = libraries.import_torch(threads)
+    dtype = getattr(torch, libraries.TORCH_TYPES[task.form])
     raw = {
         name: torch.frombuffer(mapped.arrays[name][0].view("uint8").reshape(-1), dtype=dtype)
         for name in "XFY"
@@ -246,11 +232,11 @@ def prepare_torch_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
 
     def time(calls: int, first: int) -> int:
         with torch.inference_mode():
-            return timed_calls(call, calls, y.copy_)
+            return libraries.timed_calls(call, calls, y.copy_)
 
     with torch.inference_mode():
-        implementation = torch_implementation(torch, call)
-    return Ready(time, f"torch {version('torch')}: {implementation}", False)
+        implementation = libraries.torch_implementation(torch, call)
+    return libraries.Ready(time, f"torch {version('torch')}: {implementation}", False)
 
 
 def _image(case: ConvCase, name: str, raw: Any) -> Any:
@@ -274,7 +260,7 @@ def _filters(case: ConvCase, raw: Any) -> Any:
         transposed = (
             raw.reshape(g, conv.r, conv.s, c, k).permute(0, 4, 3, 1, 2).reshape(conv.k, c, conv.r, conv.s)
         )
-    torch = import_library("torch")
+    torch = libraries.import_library("torch")
     return transposed.contiguous(memory_format=torch.channels_last)
 
 
@@ -285,12 +271,12 @@ def _open_session(runtime: Any, model: bytes, threads: int) -> Any:
     return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
+def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> libraries.Ready:
     """Return Conv, or ConvInteger of u8 and s8, with channels before pixels. Raises: NotOffered."""
     task, case = mapped.task, mapped.task.case
     if task.form not in ("f32", "u8s8") or case.layout != "nchw":
-        raise NotOffered
-    runtime = import_library("onnxruntime")
+        raise libraries.NotOffered
+    runtime = libraries.import_library("onnxruntime")
     conv = case.shape
     x: Array = mapped.arrays["X"][0].reshape(conv.n, conv.c, conv.h, conv.w)
     f: Array = mapped.arrays["F"][0].reshape(conv.k, conv.c // conv.groups, conv.r, conv.s)
@@ -304,9 +290,9 @@ def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
         np.copyto(y, result[0])
 
     def time(calls: int, first: int) -> int:
-        return timed_calls(lambda: session.run(None, given), calls, keep)
+        return libraries.timed_calls(lambda: session.run(None, given), calls, keep)
 
-    return Ready(time, f"onnxruntime {version('onnxruntime')}", False)
+    return libraries.Ready(time, f"onnxruntime {version('onnxruntime')}", False)
 
 
 # The libraries that recurrent layers are compared with: each with the weights in the layout that it stores.
@@ -321,10 +307,10 @@ LAYERS = {"gru": "GRU", "lstm": "LSTM", "rnn": "RNN"}
 """The layer of a cell as libraries call it."""
 
 
-def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
+def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> libraries.Ready:
     """Return torch.nn.GRU, LSTM or RNN in inference mode. Raises: NotOffered."""
-    torch = import_torch(threads)
-    dtype = getattr(torch, TORCH_TYPES[mapped.task.form])
+    torch = libraries.import_torch(threads)
+    dtype = getattr(torch, libraries.TORCH_TYPES[mapped.task.form])
 
     def tensor(array: Array) -> Any:
         return torch.from_numpy(np.ascontiguousarray(array, np.float32)).to(dtype)
@@ -350,23 +336,23 @@ def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
         return layer(given, state)[0]
 
     with torch.inference_mode():
-        implementation = torch_implementation(torch, call)
+        implementation = libraries.torch_implementation(torch, call)
 
     def keep(result: Any) -> None:
         mapped.arrays["Y"][0][...] = result.float().numpy().astype(mapped.arrays["Y"][0].dtype)
 
     def time(calls: int, first: int) -> int:
         with torch.inference_mode():
-            return timed_calls(call, calls, keep)
+            return libraries.timed_calls(call, calls, keep)
 
-    return Ready(time, f"torch {version('torch')}: {implementation}", False)
+    return libraries.Ready(time, f"torch {version('torch')}: {implementation}", False)
 
 
-def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
+def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> libraries.Ready:
     """Return the f32 layer of onnxruntime. Raises: NotOffered."""
     if mapped.task.form != "f32":
-        raise NotOffered
-    runtime = import_library("onnxruntime")
+        raise libraries.NotOffered
+    runtime = libraries.import_library("onnxruntime")
     arrays = {name: copies[0] for name, copies in mapped.arrays.items()}
     model = recurrent_model(LAYERS[mapped.task.case.cell], arrays)
     session = _open_session(runtime, model, threads)
@@ -376,9 +362,9 @@ def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
         arrays["Y"][...] = result[0][:, 0]
 
     def time(calls: int, first: int) -> int:
-        return timed_calls(lambda: session.run(None, given), calls, keep)
+        return libraries.timed_calls(lambda: session.run(None, given), calls, keep)
 
-    return Ready(time, f"onnxruntime {version('onnxruntime')}", False)
+    return libraries.Ready(time, f"onnxruntime {version('onnxruntime')}", False)
 
 
 PRODUCTS = CaseKind(
@@ -393,10 +379,10 @@ PRODUCTS = CaseKind(
     work=product_cases.product_work,
     is_right=product_cases.is_product,
     libraries={
-        "isamap": prepare_isamap,
-        "torch": prepare_torch,
-        "mkl": prepare_mkl,
-        "openblas": prepare_openblas,
+        "isamap": libraries.prepare_isamap,
+        "torch": libraries.prepare_torch,
+        "mkl": libraries.prepare_mkl,
+        "openblas": libraries.prepare_openblas,
     },
 )
 CELLS = CaseKind(
@@ -411,7 +397,7 @@ CELLS = CaseKind(
     work=cells.cell_work,
     is_right=cells.is_right,
     libraries={
-        "isamap": prepare_isamap,
+        "isamap": libraries.prepare_isamap,
         "torch": prepare_torch_cell,
         "onnxruntime": prepare_onnxruntime_cell,
     },
@@ -428,7 +414,7 @@ CONVOLUTIONS = CaseKind(
     work=convolution_cases.conv_work,
     is_right=convolution_cases.is_convolution,
     libraries={
-        "isamap": prepare_isamap,
+        "isamap": libraries.prepare_isamap,
         "torch": prepare_torch_conv,
         "onnxruntime": prepare_onnxruntime_conv,
     },
@@ -444,7 +430,7 @@ SPARSE_PRODUCTS = CaseKind(
     values=sparse_products.sparse_values,
     work=sparse_products.sparse_work,
     is_right=sparse_products.is_sparse_product,
-    libraries={"isamap": prepare_isamap, "scipy": prepare_scipy_sparse, "mkl": prepare_mkl_sparse},
+    libraries={"isamap": libraries.prepare_isamap, "scipy": prepare_scipy_sparse, "mkl": prepare_mkl_sparse},
 )
 KINDS: dict[str, CaseKind[Any]] = {
     kind.name: kind for kind in (PRODUCTS, CELLS, CONVOLUTIONS, SPARSE_PRODUCTS)

@@ -12,16 +12,8 @@ from typing import Any, Generic
 
 import numpy as np
 
+from isamap.bench import convolution_cases
 from isamap.bench.cases import Types, scale_of
-from isamap.bench.convolution_cases import (
-    Axes,
-    ConvCase,
-    as_grouped,
-    axes_of,
-    conv_values,
-    patches,
-    written_out,
-)
 from isamap.bench.convolution_cases import shapes as conv_shapes
 from isamap.bench.kind import C
 from isamap.bench.product_cases import GemmCase, product_source, product_values
@@ -81,19 +73,19 @@ def _smaller_product(case: GemmCase) -> GemmCase:
 # --- convolutions -----------------------------------------------------------------------------------------
 
 
-def with_margin(case: ConvCase) -> ConvCase:
+def with_margin(case: convolution_cases.ConvCase) -> convolution_cases.ConvCase:
     """Return the case with images that include their margin of zeros."""
     h, w = case.h + 2 * case.pad_h, case.w + 2 * case.pad_w
     return replace(case, h=h, w=w, pad_h=0, pad_w=0)
 
 
-def in_rows(case: ConvCase) -> Axes:
+def in_rows(case: convolution_cases.ConvCase) -> convolution_cases.Axes:
     """Return the subscripts for images with channels after pixels, where a row of pixels is one dimension.
 
     The columns of a filter and their channels then follow each other in images and filters alike, and loops
     over both may run as one.
     """
-    axes = axes_of(case)
+    axes = convolution_cases.axes_of(case)
     if case.layout != "nhwc":
         return axes
     *image, (column, width), (channel, channels) = axes.x
@@ -107,7 +99,7 @@ def in_rows(case: ConvCase) -> Axes:
     return replace(axes, x=x, f=f, loops=[*loops, (channel, channels)])
 
 
-def shapes_read(case: ConvCase) -> dict[str, tuple[int, ...]]:
+def shapes_read(case: convolution_cases.ConvCase) -> dict[str, tuple[int, ...]]:
     """Return the shapes of X, F and Y, with only the part of X that filters read."""
     found = conv_shapes(case)
     met = [
@@ -120,30 +112,30 @@ def shapes_read(case: ConvCase) -> dict[str, tuple[int, ...]]:
     return {**found, "X": (case.n, case.c, *met)}
 
 
-def layer_source(case: ConvCase, form: Types, _: int) -> Source:
+def layer_source(case: convolution_cases.ConvCase, form: Types, _: int) -> Source:
     """Return the row's text, with a row of pixels as one dimension."""
-    return written_out(case, form, in_rows(case))
+    return convolution_cases.written_out(case, form, in_rows(case))
 
 
-def layer_values(case: ConvCase, form: Types) -> dict[str, tuple[str, Array]]:
+def layer_values(case: convolution_cases.ConvCase, form: Types) -> dict[str, tuple[str, Array]]:
     """Return the operands in the form of the row's text."""
     axes = in_rows(case)
     shape = {"X": axes.x, "F": axes.f, "Y": axes.y}
-    values = conv_values(case, form).items()
+    values = convolution_cases.conv_values(case, form).items()
     return {n: (t, a.reshape([extent for _, extent in shape[n]])) for n, (t, a) in values}
 
 
-def _is_convolution(case: ConvCase, form: Types, arrays: Mapping[str, Array]) -> bool:
-    x, f, y = (as_grouped(case, name, arrays[name]) for name in "XFY")
+def _is_convolution(case: convolution_cases.ConvCase, form: Types, arrays: Mapping[str, Array]) -> bool:
+    x, f, y = (convolution_cases.as_grouped(case, name, arrays[name]) for name in "XFY")
     depth = case.r * case.s * case.c // case.groups
     return all(
-        _is_result(form, patches(case, x[n, g]), f[g], y[n, g], depth)
+        _is_result(form, convolution_cases.patches(case, x[n, g]), f[g], y[n, g], depth)
         for n in range(case.n)
         for g in range(case.groups)
     )
 
 
-def _smaller_convolution(case: ConvCase) -> ConvCase:
+def _smaller_convolution(case: convolution_cases.ConvCase) -> convolution_cases.ConvCase:
     """Return an image with half of the rows while filters still fit, then with half of the channels."""
     if case.h // 2 >= case.r:
         return replace(case, h=case.h // 2)

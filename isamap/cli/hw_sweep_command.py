@@ -42,11 +42,10 @@ from isamap.machine import load_machine
 from isamap.machine.chain import File, digest_files, read_chain
 from isamap.machine.parameter_changes import edit_parameters
 from isamap.report.sweeps import Sweep, SweepLine, front_svg, fronts, sweep_csv, sweep_svg, sweep_text
-from isamap.source import MissingWords, UsageProblem
+from isamap.source import MissingWords, UsageProblem, dataclass, replace
 from isamap.source.cache import digest
 from isamap.source.numbers import BYTES_PER_UNIT
 from isamap.source.progress import Progress
-from isamap.source.records import dataclass, replace
 
 # --- ranges ---------------------------------------------------------------------------------------------
 

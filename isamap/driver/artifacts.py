@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from isamap.driver.request import sha256
-from isamap.source.diagnostic import UsageProblem
-from isamap.source.files import cannot_write, is_device, open_regular, read_json, read_limited
+from isamap.source import UsageProblem, cannot_write, is_device, open_regular, read_json, read_limited
 from isamap.version import __version__
 
 PATIENCE_S = 10

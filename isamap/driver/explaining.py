@@ -43,10 +43,8 @@ from isamap.report.lowered import print_state
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import price, read_nest
 from isamap.source import Diagnostic, cannot_write, dataclass, replace, replace_file
-from isamap.transform import reads, symbols
-from isamap.transform.guards import make_guards_explicit
+from isamap.transform import Statement, make_guards_explicit, reads, statements, symbols
 from isamap.transform.rewrite import is_rewritable
-from isamap.transform.statements import Statement, statements
 from isamap.transform.zero_points import without_zero_points
 
 

@@ -14,9 +14,8 @@ from functools import partial
 from os import PathLike
 from typing import Any, Literal, TypeVar, cast
 
-from isamap.source.diagnostic import UsageProblem, did_you_mean
+from isamap.source import UsageProblem, dataclass, did_you_mean, field, fields
 from isamap.source.numbers import BYTES_PER_UNIT, real_number, show_value, truth_value, whole_number
-from isamap.source.records import dataclass, field, fields
 
 C = TypeVar("C", bound=str)
 REQUIRED = ...

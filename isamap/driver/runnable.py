@@ -16,17 +16,10 @@ from isamap.driver.compiling import CompiledProgram, compile_program
 from isamap.driver.request import Request
 from isamap.emit.c_interface import Interface
 from isamap.machine import Machine, at_one_length, join_word, load_machine, missing_features, split_word
+from isamap.run import runner
 from isamap.run.arguments import checked_sizes
 from isamap.run.child import Emulator, emulator_for
 from isamap.run.in_process import InProcess
-from isamap.run.runner import (
-    Packer,
-    compile_packers,
-    pack_in_process,
-    packed_arrays,
-    refuse_call,
-    run_program,
-)
 from isamap.run.toolchain import Compiled, compile_library
 from isamap.source import MissingTool, UsageProblem, dataclass, field, replace
 
@@ -46,7 +39,7 @@ class PreparedKernel:
     machine: Machine
     compiled: Compiled
     missing: tuple[str, ...]
-    packers: tuple[Packer, ...] = ()
+    packers: tuple[runner.Packer, ...] = ()
     emulator: Emulator | None = None
     lengths: tuple[tuple[str, Emulator], ...] = ()
 
@@ -82,7 +75,7 @@ def prepare(
     emitted = program.emitted
     target = None if emulator is None else emulator.target
     compiled = compile_library(emitted, machine, request.model, target=target)
-    packers = compile_packers(emitted, machine, request.model, target)
+    packers = runner.compile_packers(emitted, machine, request.model, target)
     return PreparedKernel(request, program, machine, compiled, missing, packers, emulator, lengths)
 
 
@@ -136,9 +129,9 @@ class CompiledKernel:
             packer, threads = packers[name], self.prepared.request.threads
             numbers = checked_sizes(packer.compiled.interface, self._of_packer(packer, sizes))
             if (emulator := self.prepared.emulator) is not None:
-                found |= packed_arrays((packer,), {name: array}, numbers, emulator=emulator)
+                found |= runner.packed_arrays((packer,), {name: array}, numbers, emulator=emulator)
             else:
-                found[packer.target.name] = pack_in_process(packer, array, numbers, threads)
+                found[packer.target.name] = runner.pack_in_process(packer, array, numbers, threads)
         return found
 
     @property
@@ -157,11 +150,11 @@ class CompiledKernel:
                 return {name: values[name] for name in self._outputs}
             if status is not None:
                 numbers, arrays, _ = self._part_arguments(sizes, values)
-                refuse_call(self.prepared.compiled.interface, status, arrays, numbers)
+                runner.refuse_call(self.prepared.compiled.interface, status, arrays, numbers)
         interface = self.prepared.compiled.interface
         numbers, arrays, scalars = self._part_arguments(sizes, values)
         if self.is_isolated:
-            result = run_program(
+            result = runner.run_program(
                 self.prepared.compiled,
                 arrays,
                 numbers,
@@ -169,10 +162,10 @@ class CompiledKernel:
                 threads=self.prepared.request.threads,
                 emulator=self.prepared.emulator,
             )
-            refuse_call(interface, result.status, arrays, numbers)
+            runner.refuse_call(interface, result.status, arrays, numbers)
             return dict(result.arrays)
         status = self._load_program()(arrays, numbers, scalars)
-        refuse_call(interface, status, arrays, numbers)
+        runner.refuse_call(interface, status, arrays, numbers)
         return {name: arrays[name] for name in self._outputs}
 
     def bind(self, sizes: Sizes | None = None, /, **values: Any) -> Callable[[], dict[str, Array]]:
@@ -191,7 +184,7 @@ class CompiledKernel:
 
         def call() -> dict[str, Array]:
             if status := run():
-                refuse_call(interface, status, arrays, numbers)
+                runner.refuse_call(interface, status, arrays, numbers)
             return outputs
 
         return call
@@ -223,7 +216,7 @@ class CompiledKernel:
         scalars = {name: value for name, value in values.items() if name in names}
         return numbers, {n: v for n, v in values.items() if n not in names}, scalars
 
-    def _of_packer(self, packer: Packer, sizes: object) -> object:
+    def _of_packer(self, packer: runner.Packer, sizes: object) -> object:
         """Return the sizes that a packing program takes."""
         if not isinstance(sizes, Mapping):
             return {} if sizes is None else sizes

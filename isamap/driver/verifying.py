@@ -17,9 +17,8 @@ from isamap.driver.deviation import Deviation, Vague, find_deviation, find_vague
 from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expect, expect_rounded, sum_type
 from isamap.driver.request import complete_sizes, whole_sizes
 from isamap.driver.runnable import PreparedKernel, RanOn
+from isamap.ir import Assign, Call, Cast, Expr, Kernel, Loop, Read, iterations_apart
 from isamap.ir.bind import Range, allows_sizes, bind, typical_size
-from isamap.ir.nodes import Assign, Call, Cast, Expr, Kernel, Loop, Read
-from isamap.ir.recurrences import iterations_apart
 from isamap.run.child import RunProblem
 from isamap.run.fills import fills_of, make_arrays, make_scalars, taken_bytes, with_gaps
 from isamap.run.runner import RunResult, packed_arrays, run_program

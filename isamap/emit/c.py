@@ -20,8 +20,7 @@ from isamap.lower.program import LoweredProgram
 from isamap.lower.walk import issued_names
 from isamap.machine import EmitCall, EmitNothing, EmitSemantics, EmitSteps, Machine
 from isamap.machine.allowed import compiler_flags
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, replace
+from isamap.source import UsageProblem, dataclass, replace
 from isamap.version import __version__
 
 _SYSTEM_HEADERS = ("math.h", "string.h")

@@ -6,18 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from isamap.emit import c_parts
 from isamap.emit.c_interface import Interface, body_parameters, body_symbols, clean_comment
 from isamap.emit.c_issue import Here, Issuer, call_of
 from isamap.emit.c_names import CNames
-from isamap.emit.c_parts import (
-    CFunction,
-    ParallelRegion,
-    copy_text,
-    dense_strides,
-    is_separate_copy,
-    region_texts,
-    used_in_loops,
-)
 from isamap.emit.c_text import SHIFT, CText, cast, index_text, infix
 from isamap.ir import DType, Index, Operand, product
 from isamap.lower import program as lir
@@ -38,7 +30,7 @@ class BodyWriter:
         self.names = issuer.names.inside()
         self.parameters = body_parameters(program, interface, self.names)
         symbols = {symbol: self.names.of(symbol) for symbol in body_symbols(program)}
-        self.dense = dense_strides(program, symbols) if issuer.has_versions else {}
+        self.dense = c_parts.dense_strides(program, symbols) if issuer.has_versions else {}
         self.passed_on: set[str] = set()
         self.counters: tuple[str, ...] = ()
         self.beside_loop: bool = False
@@ -53,7 +45,7 @@ class BodyWriter:
         self.values: Mapping[str, lir.Value] = {}
         self.lines: list[str] = []
 
-    def function(self) -> tuple[CFunction, list[str]]:
+    def function(self) -> tuple[c_parts.CFunction, list[str]]:
         """Return the function of the whole body, and its lines."""
         name = self.interface.name
         pool = ((f"{name}_pool *pool", "pool"),) if self.interface.takes_pool else ()
@@ -63,14 +55,14 @@ class BodyWriter:
         made = self.in_versions(f"{name}_body", (*self.parameters, *pool), name)
         return made, made.text(self.lines)
 
-    def in_versions(self, name: str, parameters: tuple[tuple[str, str], ...], stem: str) -> CFunction:
+    def in_versions(self, name: str, parameters: tuple[tuple[str, str], ...], stem: str) -> c_parts.CFunction:
         """Return a function of the written lines, in two versions if its loops use strides."""
-        used = used_in_loops(self.lines, self.passed_on)
+        used = c_parts.used_in_loops(self.lines, self.passed_on)
         dense = tuple((stride, value) for stride, value in self.dense.items() if stride in used)
         if not dense:
-            return CFunction(name, parameters)
+            return c_parts.CFunction(name, parameters)
         versions = (self.take_function(f"{stem}_{suffix}") for suffix in ("dense", "strided"))
-        return CFunction(name, parameters, dense, *versions)
+        return c_parts.CFunction(name, parameters, dense, *versions)
 
     def take_function(self, preferred: str) -> str:
         """Return an identifier for a function that no parameter shadows at its calls."""
@@ -111,7 +103,7 @@ class BodyWriter:
                 self.add(depth, f"if ({test}) {{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
-            case lir.Block() if self.counters and not self.issuer.model and is_separate_copy(node):
+            case lir.Block() if self.counters and not self.issuer.model and c_parts.is_separate_copy(node):
                 self.copy(node, depth)
             case lir.Block(note, body):
                 self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
@@ -183,7 +175,7 @@ class BodyWriter:
         kept = self.lines, self.values, self.beside_loop
         self.lines, self.values, self.beside_loop = [], {}, False
         self.block(node.body, 1)
-        function, called = copy_text(name, given, self.lines)
+        function, called = c_parts.copy_text(name, given, self.lines)
         self.copies.append(function)
         self.lines, self.values, self.beside_loop = kept
         self.pass_on(depth, f"{called} /* {clean_comment(node.note)} */")
@@ -202,7 +194,7 @@ class BodyWriter:
         self.part_counters(node)
         self.block(node.body, 1)
         made = self.in_versions(part, (*given, ("int64_t part", "part")), part)
-        self.regions[number] = region_texts(ParallelRegion(struct, task, made), self.lines)
+        self.regions[number] = c_parts.region_texts(c_parts.ParallelRegion(struct, task, made), self.lines)
         self.lines, self.values, self.names, self.counters = kept
         parts = index_text(product([trips for _, trips in node.counters]), self.names.of, self.issuer.used)
         values = ", ".join(identifier for _, identifier in given) or "0"

@@ -27,8 +27,7 @@ from isamap.lower.walk import has_parallel, issues_in
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.allowed import IssueForm, issues
 from isamap.machine.encodings import BitField, Quantity, QuantityKind, Word, free_axes
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, field, replace
+from isamap.source import UsageProblem, dataclass, field, replace
 
 
 def issue_form(machine: Machine) -> IssueForm:

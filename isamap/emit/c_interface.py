@@ -21,8 +21,7 @@ from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
 from isamap.lower.program import Buffer, LoweredProgram, PackedHeader, Tensor
 from isamap.lower.walk import has_parallel
 from isamap.machine.target_fields import Length
-from isamap.source import printable
-from isamap.source.records import dataclass
+from isamap.source import dataclass, printable
 
 STATUSES: tuple[tuple[str, str], ...] = (
     ("OK", "done"),

@@ -16,8 +16,7 @@ from isamap.emit.c_interface import Interface, header_text
 from isamap.emit.c_names import spell
 from isamap.machine import Machine
 from isamap.machine.allowed import compiler_flags, permission_numbers, supports
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, replace
+from isamap.source import UsageProblem, dataclass, replace
 
 NO_MACHINE = 64
 """The status that is returned if no machine fits. The programs themselves return smaller numbers."""

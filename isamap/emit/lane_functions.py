@@ -30,13 +30,11 @@ from isamap.emit.c_expr import CScope
 from isamap.emit.c_names import CNames, compute_type, storage_type
 from isamap.emit.c_text import SUM, CText, index_text
 from isamap.emit.cmodel import InstructionModel, ModelOperand, ModelWriter
-from isamap.ir import Assign, Axis, Index, Loop, Operand, Read, Stmt
+from isamap.ir import Assign, Axis, FloorDiv, Index, Loop, Mod, Operand, Read, Stmt
 from isamap.ir import product as index_product
-from isamap.ir.index import FloorDiv, Mod
 from isamap.ir.walk import reads
 from isamap.machine import Machine, MachineInstruction, is_late_product, private_memories
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass
+from isamap.source import UsageProblem, dataclass
 
 
 @dataclass(frozen=True, slots=True)

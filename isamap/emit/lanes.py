@@ -47,8 +47,7 @@ from isamap.ir import Index, Operand, product
 from isamap.lower import program as lir
 from isamap.lower.walk import has_parallel, names_in, walk
 from isamap.machine import EmitArg, Machine, allowed, private_memories
-from isamap.source import UsageProblem
-from isamap.source.records import dataclass, replace
+from isamap.source import UsageProblem, dataclass, replace
 from isamap.version import __version__
 
 
@@ -393,7 +392,7 @@ class LaneWriter(BodyWriter):
             case lir.Configure() | lir.Begin() | lir.WorkSlice():
                 raise UsageProblem.of(
                     "lanes-unsupported",
-                    f"the lanes of a block cannot perform `{_word(node)}`",
+                    f"the lanes of a block cannot perform `{type(node).__name__.lower()}`",
                     help="take a schedule without it: `isamap schedule` prints one to edit",
                 )
             case _:
@@ -576,10 +575,6 @@ def _elements_held(program: lir.LoweredProgram, machine: Machine) -> dict[str, i
                 count = 1 if fragment is None else fragment.elements
                 found[ref.value] = max(found.get(ref.value, 0), count)
     return found
-
-
-def _word(node: lir.Node) -> str:
-    return type(node).__name__.lower()
 
 
 def _bytes(array: lir.Tensor | lir.Buffer) -> Index:

@@ -20,10 +20,8 @@ from isamap.formulate.unmatched import require_performed
 from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine, unset_state
 from isamap.match import Mapping as Mapped
-from isamap.match.mappings.enumerate import statement_mappings
+from isamap.match import MoveSearch, Pattern, pattern_of, statement_mappings
 from isamap.match.moves.padding import pad_tiles
-from isamap.match.operand_loads.load_request import MoveSearch
-from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.unify import read_twice
 from isamap.match.tiles.operand_tiles import (
     OperandTile,

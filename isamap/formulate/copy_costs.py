@@ -18,12 +18,10 @@ from math import prod
 from isamap.formulate.load_times import intervals_ns, unit_ns
 from isamap.ir import Cast, Index, Read, typical_value
 from isamap.ir.index import ONE, ZERO
+from isamap.match import LoadRequest, MoveSearch, OperandMove, Present, find_operand_store, hide_position
 from isamap.match.moves.joined import tiles_along
 from isamap.match.moves.transfers import copy_by_axes, copy_by_cells, packing_ns, shown_axes, transfer_ns
 from isamap.match.moves.transposed_blocks import find_tiles_block
-from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove, Present
-from isamap.match.operand_loads.standing import hide_position
-from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location, is_lane
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, accumulator_store, bring, in_tiles
 from isamap.match.tiles.written_values import Written, get_own_sum

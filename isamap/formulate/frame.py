@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from isamap import machine as machines
 from isamap.formulate.fusable import offer_once
 from isamap.formulate.hierarchy import Memories
 from isamap.formulate.matches import Matches, find_matches
 from isamap.formulate.packable import require_packable
 from isamap.ir import Kernel, Range, product, typical_size, typical_value
-from isamap.machine import (
-    Machine,
-    bound_level,
-    cached_bytes_per_ns,
-    home_of,
-    line_hints,
-    private_memories,
-    team_level,
-    threads_of,
-)
 from isamap.match import MoveSearch, move_search_of, scratchpads
 from isamap.plan.problem import Energies, NestProblem, Problem
 from isamap.source import add_up, dataclass
@@ -48,7 +39,7 @@ class Frame:
     @staticmethod
     def of(
         kernel: Kernel,
-        machine: Machine,
+        machine: machines.Machine,
         sizes: Mapping[str, int | Range],
         threads: int,
         matches: Sequence[Matches] | None = None,
@@ -69,7 +60,7 @@ class Frame:
         )
         given = tuple(sorted(sizes.items()))
         known = tuple(matches) if matches else find_matches(kernel, machine)
-        threads = threads_of(machine) or threads
+        threads = machines.threads_of(machine) or threads
         return Frame(kernel, given, threads, profile, search, memories, iterations, known, tuple(packed))
 
     @property
@@ -131,7 +122,7 @@ class Frame:
             memory_shared=self.memories.beyond_is_shared,
             threads=self.threads,
             thread_start_ns=machine.thread_start_ns if self.threads > 1 else 0.0,
-            hinted=tuple(sorted(line_hints(machine))),
+            hinted=tuple(sorted(machines.line_hints(machine))),
             scratchpads=tuple(sorted((m.name, m.capacity_bytes or 0) for m in scratchpads(machine))),
             address_steps=tuple(sorted(self.search.known.address_steps.items())),
             memory_rows=self.memories.beyond_rows,
@@ -140,9 +131,9 @@ class Frame:
             loops=machine.loops,
             model=machine.model,
             energies=energies_of(machine),
-            private=private_memories(machine),
-            barrier_ns=0.0 if (level := bound_level(machine)) is None else level.barrier_ns,
-            team_threads=1 if (team := team_level(machine)) is None else team.at_once,
+            private=machines.private_memories(machine),
+            barrier_ns=0.0 if (level := machines.bound_level(machine)) is None else level.barrier_ns,
+            team_threads=1 if (team := machines.team_level(machine)) is None else team.at_once,
             residents=1 if level is None else level.residents,
             of_core=tuple(
                 sorted(
@@ -155,13 +146,13 @@ class Frame:
                 sorted(
                     (m.name, m.number("cache_bytes") or 0)
                     for m in machine.memories.values()
-                    if cached_bytes_per_ns(m, machine.levels)
+                    if machines.cached_bytes_per_ns(m, machine.levels)
                 )
             ),
         )
 
 
-def energies_of(machine: Machine) -> Energies | None:
+def energies_of(machine: machines.Machine) -> Energies | None:
     """Return the energies per byte that a machine states, or None if it states none."""
     stated = {m.name: m.energy for m in machine.memories.values() if m.energy is not None}
     links = tuple(
@@ -178,7 +169,7 @@ def energies_of(machine: Machine) -> Energies | None:
             base = machine.memories[base.base]
         if (e := stated.get(base.name)) is not None:
             memories.append((memory.name, e.read_pj / e.access_bytes, e.write_pj / e.access_bytes))
-    home = home_of(machine)
+    home = machines.home_of(machine)
     leakage = add_up(e.leakage_pj_per_ns for e in stated.values())
     return Energies(home, tuple(memories), links, leakage)
 

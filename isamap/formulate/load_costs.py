@@ -19,12 +19,11 @@ from isamap.formulate.load_times import issue_latency_ns, issued_pj, lane_wait, 
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.timings import MODEL
+from isamap.match import find_operand_load, hide_position, sum_of_lanes
 from isamap.match.moves.chains import issued_ns
 from isamap.match.moves.scratch_buffers import homes_of, scratch_move
 from isamap.match.moves.together import tiles_move
 from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove, count_registers
-from isamap.match.operand_loads.load_search import find_operand_load
-from isamap.match.operand_loads.standing import hide_position
 from isamap.match.operand_loads.store_search import find_operand_store, least_copy_ns
 from isamap.match.patterns.address import Location, is_lane
 from isamap.match.tiles.operand_tiles import (
@@ -37,7 +36,6 @@ from isamap.match.tiles.operand_tiles import (
     part_of,
 )
 from isamap.match.tiles.overlapping_windows import windows_of
-from isamap.match.tiles.written_values import sum_of_lanes
 from isamap.plan.problem import (
     NO_WAITS,
     MoveEnergy,

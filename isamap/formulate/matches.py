@@ -11,10 +11,8 @@ from collections.abc import Collection, Sequence
 
 from isamap.ir import Kernel
 from isamap.machine import Machine
-from isamap.match.mappings.enumerate import statement_mappings
-from isamap.match.mappings.mapping import Mapping
+from isamap.match import Mapping, pattern_of, statement_mappings
 from isamap.match.moves.padding import pad_tiles
-from isamap.match.patterns.pattern import pattern_of
 from isamap.match.tiles.operand_tiles import Tile, apply_mapping, profile_sizes, sums_can_be_padded
 from isamap.match.tiles.written_values import tiles_apart
 from isamap.plan.schedule import NestSchedule

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import gcd, prod
 
+from isamap.formulate import load_costs
 from isamap.formulate.copy_costs import with_ends
 from isamap.formulate.estimate import issue_lengths
 from isamap.formulate.finished_sums import with_energy_of_fusions
@@ -12,14 +13,6 @@ from isamap.formulate.flows import with_flows
 from isamap.formulate.frame import Frame, energies_of
 from isamap.formulate.fusable import fusions, lacks_start
 from isamap.formulate.hierarchy import Memories
-from isamap.formulate.load_costs import (
-    computed_of_packed,
-    held_of,
-    input_of,
-    store_of,
-    traffic_operand,
-    with_reads,
-)
 from isamap.formulate.load_times import loading_ns
 from isamap.formulate.tensor_layout import lay_out
 from isamap.ir import Axis, Expr, Index, Kernel, Read, strict_forbids, typical_value
@@ -33,17 +26,13 @@ from isamap.machine import (
     line_bytes,
     line_hints,
 )
+from isamap.match import LoopAxis, MoveSearch, OperandMove, OperandTile, Tile, bring, hide_position, in_tiles
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
-from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
-from isamap.match.operand_loads.standing import hide_position
 from isamap.match.patterns.address import Location, is_lane
-from isamap.match.tiles.operand_tiles import OperandTile, Tile, bring, in_tiles
-from isamap.match.tiles.walks import LoopAxis
 from isamap.plan.problem import CarriedValues, NestOption, TileAxis, TileOperand, with_fields
 from isamap.source import add_up, replace
-from isamap.transform import Statement, distinct_reads, reads, statements, symbols
-from isamap.transform.margins import tells_apart
+from isamap.transform import Statement, distinct_reads, reads, statements, symbols, tells_apart
 
 # --- line crossings -------------------------------------------------------------------------------------
 
@@ -166,7 +155,7 @@ def with_carried(
 
     The loads of carried values are removed from its costs. It is unchanged if nothing can be carried.
     """
-    axis, store = carried_axis(tile.statement, kernel), store_of(tile, search)
+    axis, store = carried_axis(tile.statement, kernel), load_costs.store_of(tile, search)
     if axis is None or store is None or store.target is None:
         return option
     if store.target.offset.coefficient(axis.name) not in (ONE, -ONE):  # iterations go from row to row
@@ -305,10 +294,10 @@ def option_of(
     """
     operands: list[TileOperand] = []
     for operand in tile.inputs:
-        if behind := computed_of_packed(operand, tile, packed, search, kernel):
+        if behind := load_costs.computed_of_packed(operand, tile, packed, search, kernel):
             operands += behind
             continue
-        described = input_of(operand, tile, search, kernel, prices_copies=prices_copies)
+        described = load_costs.input_of(operand, tile, search, kernel, prices_copies=prices_copies)
         if described is None:
             return None
         if prices_copies:
@@ -317,8 +306,8 @@ def option_of(
         kept = with_fields(
             described, iterations_of_copy=_iterations_of_copy(described, operand, tile, kernel, profile)
         )
-        operands += with_reads(kept, operand, tile)
-    held = held_of(tile, search, kernel, prices_copies=prices_copies)
+        operands += load_costs.with_reads(kept, operand, tile)
+    held = load_costs.held_of(tile, search, kernel, prices_copies=prices_copies)
     if held is None:
         return None
     if prices_copies and tile.accumulator is not None and tile.held is None:
@@ -331,7 +320,7 @@ def option_of(
     elif tile.result is not None and tile.target_positions is not None:
         subjects[tile.result.name] = tile.target_positions
         read = [r for r in distinct_reads(tile.result.subject) if r != tile.target_positions]
-        operands[-1:-1] = [traffic_operand(held, tile, r, n) for n, r in enumerate(read)]
+        operands[-1:-1] = [load_costs.traffic_operand(held, tile, r, n) for n, r in enumerate(read)]
         subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
     subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(distinct_reads(o.subject))}
     line = line_bytes(search.machine)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from isamap.graph import thresholds
 from isamap.graph.making import axes_of, nest
 from isamap.graph.model_program import Direct, Step, TensorView
 from isamap.graph.pending import (
@@ -33,13 +34,6 @@ from isamap.graph.pending import (
     writes_of,
 )
 from isamap.graph.sizes import record_of_open
-from isamap.graph.thresholds import (
-    CHAIN_ELEMENTS,
-    CHAIN_KERNELS,
-    EXPRESSION_CHARACTERS,
-    KERNEL_STATEMENTS,
-    REPEATED_CHARACTERS,
-)
 from isamap.ir import DTYPES
 
 # --- chains of products in one kernel -------------------------------------------------------------------
@@ -57,11 +51,12 @@ def chain_products(steps: Sequence[Open], results: set[str]) -> list[Open]:
     for number, step in enumerate(steps):
         chain = [number]
         while (
-            len(chain) < CHAIN_KERNELS and (before := _producer(found, chain[0], made, readers)) is not None
+            len(chain) < thresholds.CHAIN_KERNELS
+            and (before := _producer(found, chain[0], made, readers)) is not None
         ):
             chain.insert(0, before)
         parts = [part for n in chain if isinstance(part := found[n], WrittenKernel)]
-        if isinstance(step, WrittenKernel) and len(chain) == CHAIN_KERNELS and _saves_time(parts):
+        if isinstance(step, WrittenKernel) and len(chain) == thresholds.CHAIN_KERNELS and _saves_time(parts):
             for n in chain:
                 found[n] = None
             found[number] = _join_parts(parts)
@@ -93,7 +88,7 @@ def _saves_time(parts: Sequence[WrittenKernel]) -> bool:
         return False
     inner = {p.tensor: prod(p.shape) for part in (first, rows) for p in part.writes.values()}
     outer = [prod(p.shape) for part in parts for p in reads_of(part) if p.tensor not in inner and not p.band]
-    return min(inner.values()) >= CHAIN_ELEMENTS and min(inner.values()) > max(
+    return min(inner.values()) >= thresholds.CHAIN_ELEMENTS and min(inner.values()) > max(
         (*outer, *(prod(p.shape) for p in last.writes.values()))
     )
 
@@ -220,7 +215,7 @@ def _with_producers(
             and sum(p.tensor == passed.tensor for p in step.inputs) == 1
             and producer.output == passed
             and passed.shape == step.output.shape
-            and size + places[number] * len(producer.expression) <= EXPRESSION_CHARACTERS
+            and size + places[number] * len(producer.expression) <= thresholds.EXPRESSION_CHARACTERS
         ):
             size += places[number] * len(producer.expression)
             elements.append(f"({place_elements(producer.expression, put_places(inputs, producer.inputs))})")
@@ -269,7 +264,7 @@ def _widens(step: Pointwise, passed: TensorView) -> bool:
 def _is_cheap(expression: str, times: int) -> bool:
     """Return whether an expression may be computed `times` times: it is short, without division or functions."""
     called = set(re.findall(r"([a-z][a-z0-9_]*)\(", expression))
-    is_short = times * len(expression) <= REPEATED_CHARACTERS and not set("/%") & set(expression)
+    is_short = times * len(expression) <= thresholds.REPEATED_CHARACTERS and not set("/%") & set(expression)
     return is_short and called <= {*DTYPES, "abs", "max", "min", "select"}
 
 
@@ -309,7 +304,7 @@ def _fuse_after(
             continue  # and an accelerator may perform the kernel, but not what widens its result
         if freely and isinstance(kernel, Pointwise):
             kernel = write_kernel(kernel)
-        if isinstance(kernel, Pointwise) or len(kernel.statements) >= KERNEL_STATEMENTS:
+        if isinstance(kernel, Pointwise) or len(kernel.statements) >= thresholds.KERNEL_STATEMENTS:
             continue
         result = next(p for p in kernel.writes.values() if p.tensor == passed.tensor)
         is_alone = readers[passed.tensor] == 1 and len(kernel.writes) == 1

@@ -19,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from isamap import source
 from isamap.driver.inputs import MAX_BYTES
 from isamap.graph.graph import Array
 from isamap.graph.model_program import (
@@ -39,18 +40,6 @@ from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
 from isamap.machine.timings import LINE_BYTES
 from isamap.run.in_process import large_room
-from isamap.source import (
-    Source,
-    UsageProblem,
-    is_device,
-    map_file,
-    open_in_folder,
-    open_regular,
-    read_json,
-    read_limited,
-    release,
-    show_value,
-)
 from isamap.syntax import parse_kernel
 
 FORMAT = "model/1"
@@ -80,7 +69,7 @@ def weights_of(
     for name, array in (*program.constants.items(), *bodies.items()):
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)  # no copy: weights may be large
         whole[places[name] :][: len(content)] = content
-        release(array)
+        source.release(array)
     return whole.data, places
 
 
@@ -90,7 +79,7 @@ def folder_files(program: ModelProgram) -> dict[str, str | bytes | memoryview]:
         raise needs_numbers(sizes, "a graph file")
     if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
         said = f"a graph file has kernels and moves, and `{control}` calls graphs inside as data decides"
-        raise UsageProblem.of("onnx-node", said, help="`isamap compile` takes the .onnx file")
+        raise source.UsageProblem.of("onnx-node", said, help="`isamap compile` takes the .onnx file")
     weights, places = weights_of(program)
     whole: dict[str, Any] = {
         "isamap": FORMAT,
@@ -130,13 +119,13 @@ def _step_json(step: Step) -> dict[str, object]:
 def read_folder(path: Path) -> ModelProgram:
     """Return the program of a graph file and the files next to it. Raises: UsageProblem, SyntaxProblem."""
     try:
-        data = read_limited(path, MOST_BYTES)
+        data = source.read_limited(path, MOST_BYTES)
         if len(data) > MOST_BYTES:
             raise _error(path, f"it has more than {MOST_BYTES >> 20} MB")
-        whole = _table(read_json(data))
+        whole = _table(source.read_json(data))
         if whole["isamap"] != FORMAT:
             raise _error(
-                path, f"its format is {show_value(whole['isamap'])}, and this version reads {FORMAT}"
+                path, f"its format is {source.show_value(whole['isamap'])}, and this version reads {FORMAT}"
             )
         program = _program(whole, path.resolve().parent)
     except OSError as error:
@@ -152,7 +141,7 @@ def read_folder(path: Path) -> ModelProgram:
 
 def _program(whole: Mapping[str, Any], folder: Path) -> ModelProgram:
     with _open_in_folder(folder, whole["weights"]) as file:
-        weights = map_file(file)
+        weights = source.map_file(file)
     constants: dict[str, Array] = {}
     for one in map(_table, _items(whole["constants"])):
         tensor, start, size = _text(one["tensor"]), _number(one["offset"]), _number(one["bytes"])
@@ -181,14 +170,14 @@ def _kernel(folder: Path, name: str, file: Any) -> str:
     if len(data) > MAX_BYTES:
         raise ValueError(f"`{file}` is larger than 1 MB")
     text = data.decode("utf-8")
-    if (own := parse_kernel(Source(file, text)).name) != name:
+    if (own := parse_kernel(source.Source(file, text)).name) != name:
         raise ValueError(f"the kernel {name[:40]} is called `{own[:40]}` in `{file[:40]}`")
     return text
 
 
 def _open_in_folder(folder: Path, name: Any) -> BufferedReader:
     try:
-        return open_in_folder(folder, _text(name))
+        return source.open_in_folder(folder, _text(name))
     except OSError as error:
         raise ValueError(f"`{name[:40]}` cannot be read: {error.strerror}") from None
 
@@ -216,33 +205,33 @@ def _step(one: Mapping[str, Any]) -> Step:
 def _name(value: Any) -> str:
     """Return a name that is valid in C, in a Makefile and in a path. Raises: ValueError for others."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,200}", value):
-        raise ValueError(f"the name {show_value(value)} is none in C")
-    if is_device(value):
-        raise ValueError(f"the name {show_value(value)} is that of a device in Windows, not of a file")
+        raise ValueError(f"the name {source.show_value(value)} is none in C")
+    if source.is_device(value):
+        raise ValueError(f"the name {source.show_value(value)} is that of a device in Windows, not of a file")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{show_value(value)} is not a text")
+        raise ValueError(f"{source.show_value(value)} is not a text")
     return value
 
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MOST_NUMBER:
-        raise ValueError(f"{show_value(value)} is not a whole number from 0 to {MOST_NUMBER}")
+        raise ValueError(f"{source.show_value(value)} is not a whole number from 0 to {MOST_NUMBER}")
     return value
 
 
 def _items(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{show_value(value)} is not a list")
+        raise ValueError(f"{source.show_value(value)} is not a list")
     return cast(list[Any], value)
 
 
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{show_value(value)} is not an object")
+        raise ValueError(f"{source.show_value(value)} is not an object")
     return cast(dict[str, Any], value)
 
 
@@ -283,9 +272,11 @@ def _bytes(passed: TensorView) -> int:
     return size_bytes(passed.dtype, passed.shape)
 
 
-def _error(path: Path, why: str) -> UsageProblem:
+def _error(path: Path, why: str) -> source.UsageProblem:
     help_ = "`isamap import model.onnx -o FOLDER` writes one anew"
-    return UsageProblem.of("graph-damaged", f"{path} is not a graph file that can be read: {why}", help=help_)
+    return source.UsageProblem.of(
+        "graph-damaged", f"{path} is not a graph file that can be read: {why}", help=help_
+    )
 
 
 def constants_of(words: Mapping[str, str], option: str = "--constant") -> dict[str, Array]:
@@ -306,14 +297,14 @@ _HEADER = re.compile(
 def _read_array(word: str) -> Array:
     """Return the array of a .npy file, mapped so that it is loaded on access."""
     try:
-        with open_regular(Path(word)) as file:
-            data = map_file(file)
+        with source.open_regular(Path(word)) as file:
+            data = source.map_file(file)
         return _array(data)
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
         said = f"`{word}` is not an array of numpy that can be read: {said}"
         help_ = "`numpy.save` writes one; its array has numbers, and no texts or objects"
-        raise UsageProblem.of("option-value", said, help=help_) from None
+        raise source.UsageProblem.of("option-value", said, help=help_) from None
 
 
 def _array(data: memoryview) -> Array:
@@ -355,7 +346,7 @@ def _array_of(name: str, word: str, option: str) -> Array:
             array = np.array([_real(part) for part in parts], np.float64)
     except (ValueError, OverflowError):
         said = f"{option} takes numbers with commas between, or a .npy file, not `{word[:40]}`"
-        raise UsageProblem.of("option-value", said, help=f"write {option} {name}=[2,3,4]") from None
+        raise source.UsageProblem.of("option-value", said, help=f"write {option} {name}=[2,3,4]") from None
     return array if "[" in word or "," in word else array.reshape(())
 
 

@@ -23,21 +23,12 @@ from isamap.driver.oracle import Expected, expect_with_errors
 from isamap.driver.predicted import KernelCase, PredictedKernel
 from isamap.driver.verifying import ComparedResult, comparisons
 from isamap.formulate.hierarchy import Memories
+from isamap.graph import model_program as steps
 from isamap.graph.graph import Array
 from isamap.graph.host_fallback import transfers_of
 from isamap.graph.importing import Imported, Trace
 from isamap.graph.making import Value
 from isamap.graph.model_library import ModelOptions, ModelSource, compile_program_of
-from isamap.graph.model_program import (
-    Control,
-    KernelCall,
-    ModelProgram,
-    Move,
-    TensorView,
-    called_by,
-    reads_of,
-    writes_of,
-)
 from isamap.graph.sizes import most_of, needs_numbers, value_of
 from isamap.graph.types import make_dense, size_bytes
 from isamap.ir import DTYPES, bind, round_to
@@ -72,7 +63,7 @@ class Layer:
 
 
 def layers_of_stream(
-    trace: Trace, program: ModelProgram, stream: ProgramFile, machine: str, host: str
+    trace: Trace, program: steps.ModelProgram, stream: ProgramFile, machine: str, host: str
 ) -> list[Layer]:
     """Return the layers of a network with a stream. Steps without a stream part belong to the host.
 
@@ -80,10 +71,10 @@ def layers_of_stream(
     """
     encoded, found = {part.step for part in stream.parts}, list[Layer]()
     for number, step in enumerate(program.steps):
-        first = next(iter(writes_of(step))).tensor
+        first = next(iter(steps.writes_of(step))).tensor
         nodes = trace.origins.get(first) or trace.origins.get(first.rpartition("_")[0], ())
         names, operators = tuple(node.called for node in nodes), tuple(node.op for node in nodes)
-        kernel = step.function if isinstance(step, Move) else called_by(step)
+        kernel = step.function if isinstance(step, steps.Move) else steps.called_by(step)
         found.append(Layer(names, operators, kernel, 0.0, machine if number in encoded else host))
     return found
 
@@ -104,13 +95,15 @@ def layers_of(trace: Trace, library: ModelSource, machine: Machine) -> list[Laye
     crossing = transfers_of(library.program, why, library.machine) if divided else None
     memories = Memories.of(host)
     for number, step in enumerate(library.program.steps):
-        first = next(iter(writes_of(step))).tensor
+        first = next(iter(steps.writes_of(step))).tensor
         nodes = trace.origins.get(origins.get(first, first), ())
-        moved = sum(most_of(size_bytes(p.dtype, p.shape)) for p in (*reads_of(step), *writes_of(step)))
-        called = called_by(step)
+        moved = sum(
+            most_of(size_bytes(p.dtype, p.shape)) for p in (*steps.reads_of(step), *steps.writes_of(step))
+        )
+        called = steps.called_by(step)
         cost = library.costs[called] if called else memories.moved_ns(moved)
-        kernel = step.function if isinstance(step, Move) else called
-        reason = why.get(called, "") if isinstance(step, KernelCall) else MOVES_DATA if divided else ""
+        kernel = step.function if isinstance(step, steps.Move) else called
+        reason = why.get(called, "") if isinstance(step, steps.KernelCall) else MOVES_DATA if divided else ""
         names = tuple(node.called for node in nodes), tuple(node.op for node in nodes)
         transfer = crossing[number] if crossing else 0.0
         performer = (host if reason else library.machine).name
@@ -127,7 +120,7 @@ def constants_by_memory(library: ModelSource) -> dict[str, int]:
     made = library.divided.made
     lying = {
         (memory, passed.tensor)
-        for step in library.program.steps if isinstance(step, KernelCall) and step.kernel in made
+        for step in library.program.steps if isinstance(step, steps.KernelCall) and step.kernel in made
         for name, passed in step.reads.items() if passed.tensor in library.program.constants
         if (memory := made[step.kernel].memories.get(name))
     }  # fmt: skip
@@ -195,7 +188,7 @@ class ReferenceValue:
     is_rounded: bool
 
     def expected(
-        self, passed: TensorView, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
+        self, passed: steps.TensorView, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
     ) -> Expected:
         """Return the expected value of a tensor with its error bounds.
 
@@ -229,7 +222,7 @@ class Watched(Protocol):
         ...
 
     def watch(
-        self, inputs: Mapping[str, Array], each: Callable[[Callable[[TensorView], Array], int], None]
+        self, inputs: Mapping[str, Array], each: Callable[[Callable[[steps.TensorView], Array], int], None]
     ) -> object:
         """Perform all steps for these inputs."""
         ...
@@ -240,7 +233,7 @@ Evaluate = Callable[[Mapping[str, Array], Trace, Mapping[str, Array]], dict[str,
 
 
 def compare_layers(
-    program: ModelProgram,
+    program: steps.ModelProgram,
     trace: Trace,
     layers: Sequence[Layer],
     model: Watched,
@@ -250,8 +243,8 @@ def compare_layers(
     """Yield the comparison of each layer, in step order, from one call of a watched library."""
     written: list[dict[str, Array]] = []
 
-    def copy(read: Callable[[TensorView], Array], number: int) -> None:
-        written.append({passed.tensor: read(passed) for passed in writes_of(program.steps[number])})
+    def copy(read: Callable[[steps.TensorView], Array], number: int) -> None:
+        written.append({passed.tensor: read(passed) for passed in steps.writes_of(program.steps[number])})
 
     model.watch(inputs, copy)
     tensors = {p.passed.tensor: make_dense(inputs[p.name], p.passed.dtype) for p in program.inputs}
@@ -267,7 +260,7 @@ def compare_layers(
         closest = Deviation(0, 0.0, 0.0, -1.0, 0)
         checked = NOTHING
         sizes = {param: counts[size.symbol] for param, size in getattr(step, "sizes", {}).items()}
-        if isinstance(step, KernelCall) and all(sizes.values()):
+        if isinstance(step, steps.KernelCall) and all(sizes.values()):
             kernel = bind(parse_kernel(Source("kernel", program.kernels[step.kernel])), sizes)
             given, found = (
                 {name: _view_of(of[p.tensor], _with_counted_sizes(p, counts)) for name, p in passed.items()}
@@ -285,12 +278,12 @@ def compare_layers(
             between |= {tensor: one.bound for tensor, one in exact.items() if wanted and tensor not in wanted}
             closest, checked = Deviation(0, judged.error, judged.bound, judged.worst, 0), judged.checked
         compared = 0
-        for passed in (_with_counted_sizes(one, counts) for one in writes_of(step)):
+        for passed in (_with_counted_sizes(one, counts) for one in steps.writes_of(step)):
             if (value := wanted.get(passed.tensor)) is None:
                 continue
             expected = value.expected(passed, trace.borders.get(passed.tensor), exact.get(passed.tensor))
             seen = _view_of(made[passed.tensor], passed)
-            if isinstance(step, Control) and DTYPES[passed.dtype].is_float:
+            if isinstance(step, steps.Control) and DTYPES[passed.dtype].is_float:
                 expected = _drop_bounds(expected)
             deviation = find_deviation(seen, expected)
             compared += 1
@@ -303,7 +296,7 @@ def compare_layers(
 
 
 def _with_errors(
-    judged: ComparedResult, exact: Mapping[str, Expected], errors: Mapping[str, Array], step: KernelCall
+    judged: ComparedResult, exact: Mapping[str, Expected], errors: Mapping[str, Array], step: steps.KernelCall
 ) -> dict[str, Expected]:
     """Return the expected tensors with bounds that also cover errors of the kernel's inputs.
 
@@ -325,7 +318,7 @@ def _with_errors(
     return {step.writes[name].tensor: one for name, one in found.items()}
 
 
-Shaped = TypeVar("Shaped", TensorView, Value)
+Shaped = TypeVar("Shaped", steps.TensorView, Value)
 
 
 def _with_counted_sizes(one: Shaped, counts: Mapping[str, int]) -> Shaped:
@@ -333,7 +326,7 @@ def _with_counted_sizes(one: Shaped, counts: Mapping[str, int]) -> Shaped:
     return replace(one, shape=tuple(value_of(size, counts) for size in one.shape))
 
 
-def _view_of(array: Array, passed: TensorView) -> Array:
+def _view_of(array: Array, passed: steps.TensorView) -> Array:
     """Return the memory of a tensor as a step views it."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(DTYPES[passed.dtype].numpy()).reshape(passed.shape or (1,))
@@ -379,7 +372,7 @@ def subject_of(found: Imported, name: str, how: ModelOptions, watch: Watch) -> P
     on_host = made.divided.why if made.divided else dict[str, str]()
     calls, own_ns = Counter[str](), 0.0
     for step, layer in zip(made.program.steps, layers_of(found.trace, made, made.machine), strict=True):
-        if isinstance(step, KernelCall) and step.kernel not in on_host:
+        if isinstance(step, steps.KernelCall) and step.kernel not in on_host:
             calls[step.kernel] += 1
             own_ns += made.machine.model.call_ns
         else:

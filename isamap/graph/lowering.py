@@ -34,9 +34,8 @@ from isamap.graph.making import KernelScope, Making, Names, OutOfOrder, Value, w
 from isamap.graph.model_program import BodyInput, Control, KernelCall, ModelProgram, Move, Port, TensorView
 from isamap.graph.model_program import reads_of as reads_of_step
 from isamap.graph.model_program import writes_of as writes_of_step
-from isamap.graph.operators import OPERATORS
+from isamap.graph.operators import OPERATORS, Lowered
 from isamap.graph.operators.data_movement import SEQUENCES
-from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.fixed import fold_sizes
 from isamap.graph.program_rules import check_model
 from isamap.graph.sizes import NeedsSize, OpenSizes, index_of, is_open, most_of

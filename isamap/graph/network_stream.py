@@ -33,23 +33,13 @@ from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, home_of, main_memories
-from isamap.source import UsageProblem
+from isamap.source import UsageProblem, dataclass, replace
 from isamap.source.progress import Watch
-from isamap.source.records import dataclass, replace
+from isamap.stream import memory_layout as layouts
 from isamap.stream.assemble import require_encoding
 from isamap.stream.command import Address, Command, bound_instruction, extents, integers
 from isamap.stream.encoding import encode_all, encode_end, rename_registers
 from isamap.stream.execute import Execution
-from isamap.stream.memory_layout import (
-    ALIGNMENT,
-    StreamArray,
-    align_up,
-    end_of,
-    first_address,
-    lay_out,
-    memories_of,
-    memory_sizes,
-)
 from isamap.stream.program_file import ProgramFile, StreamPart
 from isamap.stream.residency import StepCommands, keep_tiles
 from isamap.stream.tables import lay_out_tables, places_in
@@ -93,20 +83,20 @@ def assemble_network(
     if control := next((step.name for step in program.steps if isinstance(step, Control)), None):
         said = f"`{control}` calls graphs inside as data decides, and a stream has no branches"
         raise UsageProblem.of("stream-unsupported", said, help="compile it without --emit program")
-    main, homes = home_of(machine), {name: memories_of(one, machine) for name, one in lowered.items()}
+    main, homes = home_of(machine), {name: layouts.memories_of(one, machine) for name, one in lowered.items()}
     tensors = place_tensors(program, machine, homes)
     arrays = dict(tensors)
-    numbers, unrolled, changed = list[int](), list[StepCommands](), list[StreamArray]()
+    numbers, unrolled, changed = list[int](), list[StepCommands](), list[layouts.StreamArray]()
     for number, step in enumerate(program.steps):
         if not isinstance(step, KernelCall) or step.kernel not in lowered:
             changed += [tensors[passed.tensor] for passed in writes_of(step)]
             continue
         watch(f"encode {step.kernel}", number + 1, len(program.steps))
-        own = lay_out(
+        own = layouts.lay_out(
             lowered[step.kernel],
             machine,
             _operands(step, tensors, homes[step.kernel], main),
-            end_of(arrays, main),
+            layouts.end_of(arrays, main),
         )
         buffers = tuple(a for a in own.values() if a.role == "buffer" and a.memory == main)
         arrays |= {f"{step.kernel}_{number}_{a.name}": a for a in buffers}
@@ -121,17 +111,17 @@ def assemble_network(
     kept = [rename_registers(commands, machine) for commands in keep_tiles(unrolled, machine)]
     made = [(n, *assign_tokens(commands, machine)) for n, commands in zip(numbers, kept, strict=True)]
     every = [command for _, commands, _ in made for command in commands]
-    tables = lay_out_tables(every, machine, main, end_of(arrays, main))
+    tables = lay_out_tables(every, machine, main, layouts.end_of(arrays, main))
     places = places_in(tables)
     words, parts = list[int](), list[StreamPart]()
     for number, commands, last in made:
         own = [*encoding.begin, *encode_all(commands, machine, places), *encode_end(last, machine)]
         parts.append(StreamPart(number, len(own), len(commands)))
         words += own
-    ends = (align_up(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
+    ends = (layouts.align_up(t.offset + t.size_bytes, layouts.ALIGNMENT) for t in tables)
     file = ProgramFile(
         program.name, machine.name, machine.digest, {}, encoding.word_bits, len(every),
-        memory_sizes(machine, arrays, max((end_of(arrays, main), *ends))),
+        layouts.memory_sizes(machine, arrays, max((layouts.end_of(arrays, main), *ends))),
         tuple(replace(array, name=name) for name, array in arrays.items()), tuple(words), tables, tuple(parts),
     )  # fmt: skip
     traffic = [
@@ -143,13 +133,13 @@ def assemble_network(
 
 def place_tensors(
     program: ModelProgram, machine: Machine, homes: Mapping[str, Mapping[str, str]]
-) -> dict[str, StreamArray]:
+) -> dict[str, layouts.StreamArray]:
     """Return all tensors in main memory: inputs and weights, results, and those between steps.
 
     `homes` has the memories of kernels' operands, if a machine has several. A constant is in each that is needed.
     """
-    main, step = home_of(machine), first_address(machine)
-    ends, found = dict.fromkeys(main_memories(machine), step), dict[str, StreamArray]()
+    main, step = home_of(machine), layouts.first_address(machine)
+    ends, found = dict.fromkeys(main_memories(machine), step), dict[str, layouts.StreamArray]()
     given = {port.passed.tensor for port in program.inputs} | program.constants.keys()
     results = {port.passed.tensor for port in program.outputs}
     ports = [port.passed for port in (*program.inputs, *program.outputs)]
@@ -170,8 +160,8 @@ def place_tensors(
             dtype, shape = DTYPES["u8"], (constant.nbytes,)
         elif passed.is_part:
             raise _in_part(passed)
-        found[name] = StreamArray(name, role, memory, dtype, shape, ends[memory])
-        ends[memory] = align_up(ends[memory] + found[name].size_bytes, step)
+        found[name] = layouts.StreamArray(name, role, memory, dtype, shape, ends[memory])
+        ends[memory] = layouts.align_up(ends[memory] + found[name].size_bytes, step)
     return found
 
 
@@ -181,16 +171,18 @@ def _name_in(memory: str, tensor: str, main: str) -> str:
 
 
 def _operands(
-    step: KernelCall, tensors: Mapping[str, StreamArray], homes: Mapping[str, str], main: str
-) -> dict[str, StreamArray]:
+    step: KernelCall, tensors: Mapping[str, layouts.StreamArray], homes: Mapping[str, str], main: str
+) -> dict[str, layouts.StreamArray]:
     """Return the places of a kernel's operands. Raises: UsageProblem for a part of a tensor."""
-    found: dict[str, StreamArray] = {}
+    found: dict[str, layouts.StreamArray] = {}
     for role, passed in (("in", step.reads), ("out", step.writes)):
         for name, one in passed.items():
             if one.is_part:
                 raise _in_part(one)
             place = tensors[_name_in(homes.get(name, main), one.tensor, main)]
-            found[name] = StreamArray(name, role, place.memory, DTYPES[one.dtype], one.shape, place.offset)
+            found[name] = layouts.StreamArray(
+                name, role, place.memory, DTYPES[one.dtype], one.shape, place.offset
+            )
     return found
 
 

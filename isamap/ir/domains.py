@@ -10,25 +10,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from isamap.ir.index import (
-    ZERO,
-    Atom,
-    Element,
-    FloorDiv,
-    Index,
-    MinMax,
-    Mod,
-    has_elements,
-    index_max,
-    index_min,
-    product,
-)
+from isamap.ir import index as ir
 from isamap.ir.nodes import Domain, Operand, Routine
 from isamap.ir.rounding import Array
 from isamap.source import UsageProblem
 
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
-NO_AXES: Mapping[str, Index] = MappingProxyType({})
+NO_AXES: Mapping[str, ir.Index] = MappingProxyType({})
 
 
 def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -44,36 +32,36 @@ def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Arr
     return found
 
 
-def largest_value(index: Index, ordered: Mapping[str, Index] = NO_AXES) -> Index:
+def largest_value(index: ir.Index, ordered: Mapping[str, ir.Index] = NO_AXES) -> ir.Index:
     """Return an upper bound of an index for all data and for all iterations of ordered loops with these extents."""
     return _end_of(index, ordered, upper=True)
 
 
-def _end_of(index: Index, ordered: Mapping[str, Index], *, upper: bool) -> Index:
-    if not has_elements(index) and not index.symbols & ordered.keys():
+def _end_of(index: ir.Index, ordered: Mapping[str, ir.Index], *, upper: bool) -> ir.Index:
+    if not ir.has_elements(index) and not index.symbols & ordered.keys():
         return index
-    total = ZERO
+    total = ir.ZERO
     for monomial, coefficient in index.terms:
         ends = [_end_of_atom(atom, ordered, upper=upper == (coefficient > 0)) for atom in monomial]
-        total = total + product(ends) * coefficient
+        total = total + ir.product(ends) * coefficient
     return total
 
 
-def _end_of_atom(atom: Atom, ordered: Mapping[str, Index], *, upper: bool) -> Index:
+def _end_of_atom(atom: ir.Atom, ordered: Mapping[str, ir.Index], *, upper: bool) -> ir.Index:
     match atom:
         case str() if atom in ordered:
-            return ordered[atom] - 1 if upper else ZERO
+            return ordered[atom] - 1 if upper else ir.ZERO
         case str():
-            return Index.of(atom)
-        case Element(low=low, high=high):
+            return ir.Index.of(atom)
+        case ir.Element(low=low, high=high):
             return high if upper else low
-        case FloorDiv(value, divisor):
+        case ir.FloorDiv(value, divisor):
             return _end_of(value, ordered, upper=upper).floordiv(divisor)
-        case Mod(value, divisor):
-            return divisor - 1 if upper else ZERO
-        case MinMax(op, left, right):
+        case ir.Mod(value, divisor):
+            return divisor - 1 if upper else ir.ZERO
+        case ir.MinMax(op, left, right):
             ends = _end_of(left, ordered, upper=upper), _end_of(right, ordered, upper=upper)
-            return index_min(*ends) if op == "min" else index_max(*ends)
+            return ir.index_min(*ends) if op == "min" else ir.index_max(*ends)
 
 
 def with_domains(routine: Routine) -> Iterator[tuple[Operand, Domain]]:

@@ -20,22 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from isamap.ir import error_bounds
 from isamap.ir.bind import bind
 from isamap.ir.buffers import Box, load, poison, shape_of, storage, take_arrays, take_scalars
 from isamap.ir.contraction import boxes, factors_of, sum_of_products, written_by
 from isamap.ir.domains import index_values
 from isamap.ir.dtypes import BOOL, DType
-from isamap.ir.error_bounds import (
-    PLAIN,
-    Contributions,
-    FloatReduction,
-    Measure,
-    begin_tally,
-    count_roundings,
-    finish_tally,
-    is_tallied,
-    size_of,
-)
 from isamap.ir.evaluate import Env, evaluate_expr
 from isamap.ir.measuring import MeasuredMagnitudes, measure_box, most_hits
 from isamap.ir.nodes import Assign, Expr, Instruction, Loop, Operand, Routine, Stmt
@@ -84,7 +74,7 @@ def interpret_magnitude(
     arrays: Mapping[str, Array],
     sizes: Mapping[str, int],
     scalars: Mapping[str, float] | None = None,
-    measure: Measure = PLAIN,
+    measure: error_bounds.Measure = error_bounds.PLAIN,
     errors: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
     """Return for every output element the sum of the absolute values of its terms, float64.
@@ -95,7 +85,7 @@ def interpret_magnitude(
     bound = bind_all(routine, sizes)
     state = _start(bound, arrays, scalars or {}, True, None)
     magnitudes = {
-        o.name: size_of(values) if o.dtype.is_float else np.zeros(values.shape)
+        o.name: error_bounds.size_of(values) if o.dtype.is_float else np.zeros(values.shape)
         for o, values in ((bound.operand(name), values) for name, values in state.values.items())
     }
     magnitudes = {name: np.asarray(sizes) for name, sizes in magnitudes.items()}
@@ -253,7 +243,7 @@ class State:
     indices: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
     sums: dict[str, Array] = field(default_factory=dict[str, Array])
     magnitudes: dict[str, Array] | None = None
-    measure: Measure = PLAIN
+    measure: error_bounds.Measure = error_bounds.PLAIN
     reduced: set[str] = field(default_factory=set[str])
 
     def reads(self, e: Expr | None) -> frozenset[str]:
@@ -284,12 +274,14 @@ def execute(s: Assign, nest: StatementLoops, state: State) -> None:
         assert s.op is not None, "there is a tally"
         count = most_hits(s.target.index, dict(nest.axes))
         largest = accumulator(state.routine.operand(s.target.buffer)).largest
-        reduction = FloatReduction(s.op, count, count_roundings(s.value), bool(nest.fixed), largest)
+        reduction = error_bounds.FloatReduction(
+            s.op, count, error_bounds.count_roundings(s.value), bool(nest.fixed), largest
+        )
         values, sizes = state.values[s.target.buffer], state.magnitudes[s.target.buffer]
-        sizes[...] = finish_tally(reduction, tally, values, sizes, state.measure)
+        sizes[...] = error_bounds.finish_tally(reduction, tally, values, sizes, state.measure)
 
 
-def _begin_tally(s: Assign, state: State) -> Contributions | None:
+def _begin_tally(s: Assign, state: State) -> error_bounds.Contributions | None:
     """Return the tally of a float reduction's errors, or None for other statements or without a measure.
 
     The result of an earlier reduction may have been rounded to the operand's type before.
@@ -302,8 +294,8 @@ def _begin_tally(s: Assign, state: State) -> Contributions | None:
     stored = (
         state.measure.storing(sizes, lambda: values, state.routine.operand(name)) if again else np.zeros(())
     )
-    if is_tallied(s, state.measure, bool(stored.any())):
-        return begin_tally(s.op, values, sizes, stored)
+    if error_bounds.is_tallied(s, state.measure, bool(stored.any())):
+        return error_bounds.begin_tally(s.op, values, sizes, stored)
     sizes += stored
     return None
 
@@ -389,7 +381,7 @@ def _execute_box(
     nest: StatementLoops,
     state: State,
     by_products: bool,
-    tally: Contributions | None = None,
+    tally: error_bounds.Contributions | None = None,
 ) -> None:
     env = _environment(box, nest, state)
     cells = Cells(s.target.index, box, dict(env.symbols))

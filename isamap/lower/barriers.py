@@ -15,25 +15,9 @@ from functools import lru_cache
 from itertools import product as points
 from math import lcm, prod
 
-from isamap.ir import Index, Mod
+from isamap.ir import ZERO, Index, Mod
 from isamap.ir.domains import largest_value
-from isamap.ir.index import ZERO
-from isamap.lower.program import (
-    Barrier,
-    Block,
-    Condition,
-    Fill,
-    For,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    Parallel,
-    ProductGroup,
-    RegisterRef,
-    WorkSlice,
-)
+from isamap.lower import program as lir
 from isamap.lower.walk import Nodes, children, longest_lengths, walk, with_children, without_blocks
 from isamap.machine import Machine, bound_level, is_late_product
 from isamap.source.records import dataclass, replace
@@ -103,7 +87,7 @@ FAR, MOST_AXES = 1 << 24, 16
 
 
 def find_touched(
-    node: Issue | Fill,
+    node: lir.Issue | lir.Fill,
     machine: Machine,
     loops: Mapping[str, Index] = NO_LOOPS,
     team: Mapping[str, int] = NO_TEAM,
@@ -112,14 +96,14 @@ def find_touched(
 
     `team` are the instances on whose numbers lengths may depend.
     """
-    if isinstance(node, Fill):
+    if isinstance(node, lir.Fill):
         return NONE, frozenset((Touch(node.buffer, is_whole=True),))
     read: set[Touch] = set()
     written: set[Touch] = set()
     instruction = machine.instructions[node.instruction].instruction
     most = longest_lengths(node, instruction, loops, team)
     for name, ref in node.operands:
-        if not isinstance(ref, MemoryRef):
+        if not isinstance(ref, lir.MemoryRef):
             continue
         operand = instruction.operand(name)
         counts = tuple(extent.substitute(most) for extent in operand.shape)
@@ -137,7 +121,7 @@ def find_touched(
     return frozenset(read), frozenset(written)
 
 
-def _strides_apart(ref: MemoryRef) -> dict[str, int]:
+def _strides_apart(ref: lir.MemoryRef) -> dict[str, int]:
     """Return numbers for strides that only the caller knows. Each exceeds the extent of all inner axes."""
     stem = f"{ref.buffer}.s"
     own = {s for index in (ref.offset, *ref.strides) for s in index.symbols if s.startswith(stem)}
@@ -261,18 +245,18 @@ def most_trips(variable: str, loops: Mapping[str, Index], team: Mapping[str, int
     return largest_value(loops[variable], {**loops, **counters}).value
 
 
-def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
+def with_barriers(program: lir.LoweredProgram, machine: Machine) -> Nodes:
     """Return the body of a program with the barriers that its lanes need."""
     level = bound_level(machine)
     assert level is not None, "only lanes wait for each other"
-    barrier, team, loops = Barrier(level.name), dict[str, int](), dict[str, Index]()
+    barrier, team, loops = lir.Barrier(level.name), dict[str, int](), dict[str, Index]()
     known: dict[tuple[int, _Since], tuple[Nodes, _Since]] = {}
 
     def place(nodes: Nodes, since: _Since, next_nodes: Nodes = ()) -> tuple[Nodes, _Since]:
-        found: list[Node] = []
-        earlier, branches = since, list[If]()
+        found: list[lir.Node] = []
+        earlier, branches = since, list[lir.If]()
         for number, node in enumerate(nodes, 1):
-            if isinstance(node, If) and branches and all(exclude(branch, node) for branch in branches):
+            if isinstance(node, lir.If) and branches and all(exclude(branch, node) for branch in branches):
                 before, made, other = one(node, earlier, (*nodes[number:], *next_nodes))
                 since = since.joined(other)
             else:
@@ -280,33 +264,33 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
                 branches.clear()
                 before, made, since = one(node, since, (*nodes[number:], *next_nodes))
                 earlier = _Since() if before else earlier
-            branches += [node] if isinstance(node, If) else []
+            branches += [node] if isinstance(node, lir.If) else []
             found += [*before, made]
         return tuple(found), since
 
     def iterate(body: Nodes, since: _Since) -> tuple[Nodes, _Since]:  # each loop around it asks again
         return known.get((id(body), since)) or known.setdefault((id(body), since), place(body, since))
 
-    def one(node: Node, since: _Since, behind: Nodes) -> tuple[Nodes, Node, _Since]:
+    def one(node: lir.Node, since: _Since, behind: Nodes) -> tuple[Nodes, lir.Node, _Since]:
         """Return the nodes to insert before a node, the node with barriers inside, and the accesses after it."""
         match node:
-            case Issue() | Fill():
+            case lir.Issue() | lir.Fill():
                 return waited(node, _issued((node,), machine, loops, team), since)
-            case For() if (issue := _repeated_issue(node, machine)) is not None:
+            case lir.For() if (issue := _repeated_issue(node, machine)) is not None:
                 own = _Since(*find_touched(issue, machine, loops, team))
-                nest = [inner for inner in walk((node,)) if isinstance(inner, For)]
+                nest = [inner for inner in walk((node,)) if isinstance(inner, lir.For)]
                 loops.update((loop.variable, loop.trips) for loop in nest)
                 for loop in reversed(nest):
                     own = own.of_all(loop.variable, loops, team)
                 return waited(node, own, since)
-            case Parallel(counters, body, level=str(own)) if own:
+            case lir.Parallel(counters, body, level=str(own)) if own:
                 team.update((name, trips.constant) for name, trips in counters)
                 inside, after = place(body, since)
                 return (), with_children(node, inside), after
-            case Parallel(counters, body):
+            case lir.Parallel(counters, body):
                 loops.update(counters)
                 return (), with_children(node, place(body, _Since())[0]), _Since()
-            case For(counter, trips, body) | WorkSlice(nth=counter, trips=trips, body=body):
+            case lir.For(counter, trips, body) | lir.WorkSlice(nth=counter, trips=trips, body=body):
                 loops[counter] = trips
                 carried = iterate(body, _Since())[1].changed(lambda touch: touch.of_others(counter))
                 alone, after = iterate(body, carried)
@@ -315,38 +299,37 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
                     return (barrier,), with_children(node, alone), after.of_all(counter, loops, team)
                 around = left.of_all(counter, loops, team)  # a loop of no iterations changes nothing
                 return (), with_children(node, inside), around if trips.value else since.joined(around)
-            case If(conditions, body) if any(names_of_condition(c) & team.keys() for c in conditions):
+            case lir.If(conditions, body) if any(names_of_condition(c) & team.keys() for c in conditions):
                 return where(conditions, body, since)
-            case If(body=body):
+            case lir.If(body=body):
                 alone, left = place(body, _Since())
                 inside, after = place(body, since)
-                if _barriers(inside) > _barriers(alone) and since.meets(
-                    _issued(behind, machine, loops, team), team, loops
-                ):
+                has_more = _barriers(inside) > _barriers(alone)
+                if has_more and since.meets(_issued(behind, machine, loops, team), team, loops):
                     return (barrier,), with_children(node, alone), left  # else another one would follow
                 return (), with_children(node, inside), since.joined(after)
             case _:
                 inside, after = place(children(node), since, behind)
                 return (), with_children(node, inside), after
 
-    def where(conditions: tuple[Condition, ...], body: Nodes, since: _Since) -> tuple[Nodes, Node, _Since]:
+    def where(
+        conditions: tuple[lir.Condition, ...], body: Nodes, since: _Since
+    ) -> tuple[Nodes, lir.Node, _Since]:
         """Return conditional nodes, split at barriers so that each barrier is reached by all instances."""
-        found: list[Node] = []
-        together: list[Node] = []
-        own = _Since()
-        loops.update((node.variable, node.trips) for node in walk(body) if isinstance(node, For))
+        found, together, own = list[lir.Node](), list[lir.Node](), _Since()
+        loops.update((node.variable, node.trips) for node in walk(body) if isinstance(node, lir.For))
         for node in body:
             touches = _issued((node,), machine, loops, team)
             if own.meets(touches, team, loops):
-                before, made, since = waited(If(conditions, tuple(together)), own, since)
+                before, made, since = waited(lir.If(conditions, tuple(together)), own, since)
                 found += [*before, made]
                 together, own = [], _Since()
             together.append(node)
             own = own.joined(touches)
-        before, made, since = waited(If(conditions, tuple(together)), own, since)
+        before, made, since = waited(lir.If(conditions, tuple(together)), own, since)
         return (*found, *before), made, since
 
-    def waited(node: Node, own: _Since, since: _Since) -> tuple[Nodes, Node, _Since]:
+    def waited(node: lir.Node, own: _Since, since: _Since) -> tuple[Nodes, lir.Node, _Since]:
         return ((barrier,), node, own) if since.meets(own, team, loops) else ((), node, since.joined(own))
 
     found = _with_copies_in_flight(place(program.body, _Since())[0], machine)
@@ -354,41 +337,41 @@ def with_barriers(program: LoweredProgram, machine: Machine) -> Nodes:
 
 
 def _issued(
-    nodes: tuple[Node, ...], machine: Machine, loops: Mapping[str, Index], team: Mapping[str, int]
+    nodes: tuple[lir.Node, ...], machine: Machine, loops: Mapping[str, Index], team: Mapping[str, int]
 ) -> _Since:
     """Return all accesses of the issues in nodes."""
     own = _Since()
     for node in walk(nodes):
-        if isinstance(node, Issue | Fill):
+        if isinstance(node, lir.Issue | lir.Fill):
             own = own.joined(_Since(*find_touched(node, machine, loops, team)))
     return own
 
 
-def _with_copies_in_flight(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
+def _with_copies_in_flight(nodes: tuple[lir.Node, ...], machine: Machine) -> tuple[lir.Node, ...]:
     """Weaken barriers at the start of iterations, so that copies for later iterations may stay in flight.
 
     In front of such a loop all copies arrive: those for its first iterations are no groups of their own.
     """
-    found: list[Node] = []
+    found: list[lir.Node] = []
     for node in nodes:
         made = with_children(node, _with_copies_in_flight(children(node), machine))
-        first = next(without_blocks(node.body), None) if isinstance(node, For) else None
-        groups = _groups_in_flight(node, machine) if isinstance(node, For) else 0
-        if isinstance(first, Barrier) and groups > 0:
+        first = next(without_blocks(node.body), None) if isinstance(node, lir.For) else None
+        groups = _groups_in_flight(node, machine) if isinstance(node, lir.For) else 0
+        if isinstance(first, lir.Barrier) and groups > 0:
             found.append(first)
             made = with_children(made, _with_first(children(made), replace(first, in_flight=groups)))
         found.append(made)
     return tuple(found)
 
 
-def _with_first(nodes: tuple[Node, ...], barrier: Barrier) -> tuple[Node, ...]:
+def _with_first(nodes: tuple[lir.Node, ...], barrier: lir.Barrier) -> tuple[lir.Node, ...]:
     """Return nodes whose first barrier, perhaps inside blocks, is replaced by another one."""
     first, *others = nodes
-    inside = isinstance(first, Block)
+    inside = isinstance(first, lir.Block)
     return (with_children(first, _with_first(first.body, barrier)) if inside else barrier, *others)
 
 
-def _groups_in_flight(loop: For, machine: Machine) -> int:
+def _groups_in_flight(loop: lir.For, machine: Machine) -> int:
     """Return for how many later iterations copies may be in flight at the start of an iteration (0: unknown).
 
     A copy of so many iterations ahead arrives in front of the iteration that reads its slot.
@@ -396,8 +379,8 @@ def _groups_in_flight(loop: For, machine: Machine) -> int:
     filled: dict[str, set[tuple[Index, int] | None]] = {}
     read: dict[str, set[tuple[Index, int] | None]] = {}
     for node in walk(loop.body):
-        for name, ref in node.operands if isinstance(node, Issue) else ():
-            if isinstance(node, Issue) and isinstance(ref, MemoryRef):
+        for name, ref in node.operands if isinstance(node, lir.Issue) else ():
+            if isinstance(node, lir.Issue) and isinstance(ref, lir.MemoryRef):
                 item = machine.instructions[node.instruction]
                 role = item.instruction.operand(name).role
                 if role == "in" or item.is_asynchronous:
@@ -412,32 +395,32 @@ def _groups_in_flight(loop: For, machine: Machine) -> int:
     return min(ahead, default=1) - 1
 
 
-def exclude(one: If, other: If) -> bool:
+def exclude(one: lir.If, other: lir.If) -> bool:
     """Return whether conditions of two nodes contradict each other, so that at most one of the nodes runs."""
     opposite = {"<": "<=", "<=": "<"}
     return any((b, opposite.get(sign), a) in other.conditions for a, sign, b in one.conditions)
 
 
-def names_of_condition(condition: Condition) -> frozenset[str]:
+def names_of_condition(condition: lir.Condition) -> frozenset[str]:
     """Return the variables and sizes on which a condition depends."""
     left, _, right = condition
     return left.symbols | right.symbols
 
 
-def _barriers(nodes: tuple[Node, ...]) -> int:
-    return sum(isinstance(node, Barrier) for node in walk(nodes))
+def _barriers(nodes: tuple[lir.Node, ...]) -> int:
+    return sum(isinstance(node, lir.Barrier) for node in walk(nodes))
 
 
-def _repeated_issue(loop: For, machine: Machine) -> Issue | None:
+def _repeated_issue(loop: lir.For, machine: Machine) -> lir.Issue | None:
     """Return the only issue in a loop nest if no two iterations write the same element, else None."""
     counts: dict[str, int] = {}
-    node: Node = loop
-    while isinstance(node, For):
+    node: lir.Node = loop
+    while isinstance(node, lir.For):
         if node.trips.value is None or len(node.body) != 1:
             return None
         counts[node.variable] = node.trips.value
         (node,) = node.body
-    if not isinstance(node, Issue):
+    if not isinstance(node, lir.Issue):
         return None
     read, written = find_touched(node, machine)
     if {touch.array for touch in read} & {touch.array for touch in written}:
@@ -445,7 +428,7 @@ def _repeated_issue(loop: For, machine: Machine) -> Issue | None:
     operands, params = machine.instructions[node.instruction].instruction, dict(node.params)
     for name, ref in node.operands:
         operand = operands.operand(name)
-        if operand.role == "in" or not isinstance(ref, MemoryRef):
+        if operand.role == "in" or not isinstance(ref, lir.MemoryRef):
             continue
         extents = (extent.substitute(_indices(params)).value for extent in operand.shape)
         steps = [(stride.value, count) for stride, count in zip(ref.strides, extents, strict=True)]
@@ -499,40 +482,40 @@ Late = Mapping[str, str]
 def with_product_groups(nodes: Nodes, machine: Machine) -> Nodes:
     """Return the nodes with all products closed in groups and waited for."""
     late = {name for name, item in machine.instructions.items() if is_late_product(item, machine)}
-    if not any(isinstance(node, Issue) and node.instruction in late for node in walk(nodes)):
+    if not any(isinstance(node, lir.Issue) and node.instruction in late for node in walk(nodes)):
         return nodes
     waiting, _ = _with_waits(nodes, {}, late, (None, 0))
     return with_closed_groups(waiting, late)[0]
 
 
 def _with_waits(
-    nodes: Nodes, flying: Late, late: set[str], spared: tuple[Node | None, int]
+    nodes: Nodes, flying: Late, late: set[str], spared: tuple[lir.Node | None, int]
 ) -> tuple[Nodes, Late]:
     """Return nodes with waits, and the registers to which products are still in flight at their end.
 
     `spared` is a barrier that some groups of products may pass in flight.
     """
-    found: list[Node] = []
+    found: list[lir.Node] = []
     for node in nodes:
         match node:
-            case Issue(name):
-                touched = {ref.value for _, ref in node.operands if isinstance(ref, RegisterRef)}
+            case lir.Issue(name):
+                touched = {ref.value for _, ref in node.operands if isinstance(ref, lir.RegisterRef)}
                 if any(flying[value] != name for value in touched & flying.keys()):
-                    found.append(ProductGroup(0))
+                    found.append(lir.ProductGroup(0))
                     flying = {}
                 flying = {**flying, **dict.fromkeys(touched, name)} if name in late else flying
                 found.append(node)
-            case Barrier():
+            case lir.Barrier():
                 groups = spared[1] if node is spared[0] else 0
-                found += [ProductGroup(groups)] * bool(flying) + [node]
+                found += [lir.ProductGroup(groups)] * bool(flying) + [node]
                 flying = flying if groups else {}
-            case For(_, _, body):
+            case lir.For(_, _, body):
                 first = next(without_blocks(body), None), _groups_behind(node, late)
                 again = _with_waits(body, flying, late, first)[1]
                 inside, after = _with_waits(body, {**flying, **again}, late, first)
                 found.append(with_children(node, inside))
                 flying = {**flying, **after} if node.trips.value is None else after
-            case If(_, body):
+            case lir.If(_, body):
                 inside, after = _with_waits(body, flying, late, spared)
                 found.append(with_children(node, inside))
                 flying = {**flying, **after}
@@ -542,27 +525,29 @@ def _with_waits(
     return tuple(found), flying
 
 
-def _groups_behind(loop: For, late: set[str]) -> int:
+def _groups_behind(loop: lir.For, late: set[str]) -> int:
     """Return the iterations whose products may be in flight at the start of one, each with a group of its own.
 
     A copy that an iteration fills is read again by the iteration that comes so many later as there are copies.
     """
-    inside = [node for node in walk(loop.body) if isinstance(node, Issue)]
+    inside = [node for node in walk(loop.body) if isinstance(node, lir.Issue)]
     others = [issue for issue in inside if issue.instruction not in late]
-    barriers = sum(isinstance(node, Barrier) for node in walk(loop.body))
-    if barriers != 1 or any(isinstance(ref, RegisterRef) for issue in others for _, ref in issue.operands):
+    barriers = sum(isinstance(node, lir.Barrier) for node in walk(loop.body))
+    if barriers != 1 or any(
+        isinstance(ref, lir.RegisterRef) for issue in others for _, ref in issue.operands
+    ):
         return 0
     gaps: list[int] = []
     for read in (ref for issue in inside if issue.instruction in late for _, ref in issue.operands):
-        for fill in (ref for issue in others for _, ref in issue.operands if isinstance(ref, MemoryRef)):
-            if isinstance(read, MemoryRef) and read.buffer == fill.buffer:
+        for fill in (ref for issue in others for _, ref in issue.operands if isinstance(ref, lir.MemoryRef)):
+            if isinstance(read, lir.MemoryRef) and read.buffer == fill.buffer:
                 use, made = slot_of(read, loop.variable), slot_of(fill, loop.variable)
                 known = use and made and use[1] == made[1]
                 gaps.append(((use[0] - made[0]).mod(use[1]).value or 1) - 1 if use and made and known else 0)
     return min(gaps, default=0)
 
 
-def slot_of(ref: MemoryRef, variable: str) -> tuple[Index, int] | None:
+def slot_of(ref: lir.MemoryRef, variable: str) -> tuple[Index, int] | None:
     """Return the dividend and the divisor of the remainder that selects a slot, or None if not one slot is used."""
     atoms = [atom for monomial, _ in ref.offset.terms for atom in monomial if isinstance(atom, Mod)]
     slots = [(atom.value, atom.divisor.value or 0) for atom in atoms if variable in atom.value.symbols]
@@ -574,16 +559,16 @@ def with_closed_groups(nodes: Nodes, late: set[str]) -> tuple[Nodes, bool]:
 
     A group ends where nodes wait. Loops around products alone are parts of one group.
     """
-    is_open, last, found = False, 0, list[Node]()
-    waits = any(isinstance(node, ProductGroup) for node in walk(nodes))
+    is_open, last, found = False, 0, list[lir.Node]()
+    waits = any(isinstance(node, lir.ProductGroup) for node in walk(nodes))
     for node in nodes:
-        if is_open and any(isinstance(inner, ProductGroup) for inner in walk((node,))):
-            found.insert(last, ProductGroup())
+        if is_open and any(isinstance(inner, lir.ProductGroup) for inner in walk((node,))):
+            found.insert(last, lir.ProductGroup())
             is_open = False
         inside, leaves = with_closed_groups(children(node), late)
         found.append(with_children(node, inside))
-        if leaves or (isinstance(node, Issue) and node.instruction in late):
+        if leaves or (isinstance(node, lir.Issue) and node.instruction in late):
             is_open, last = True, len(found)
     if is_open and waits:
-        found.insert(last, ProductGroup())
+        found.insert(last, lir.ProductGroup())
     return tuple(found), is_open and not waits

@@ -13,11 +13,10 @@ from isamap.ir import DType, Expr, Index
 from isamap.ir.index import elements_of
 from isamap.lower.load_issues import Emitter
 from isamap.lower.program import Fill, For, Issue, MemoryRef, Names, Node
+from isamap.match import Location, find_block
 from isamap.match.moves.scratch_buffers import Clearing, Dma, find_clearing, find_dma, no_clearing
 from isamap.match.moves.transfers import Copy, Transfer, find_transfer
-from isamap.match.moves.transposed_blocks import find_block
 from isamap.match.operand_loads.load_request import BlockMove, MoveSearch
-from isamap.match.patterns.address import Location
 from isamap.source import NoMapping
 from isamap.transform import reads
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from isamap.ir import Index, index_min, product
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Index, index_min, product
 from isamap.lower.place import Place
 from isamap.lower.program import Begin, Block, Condition, Fill, For, If, Names, Node, WorkSlice
 from isamap.lower.walk import rename_in

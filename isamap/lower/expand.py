@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, assert_never
 
 from isamap.formulate.finished_sums import Finish, finish_of
+from isamap.ir import Assign, Call, Const, Expr, IndexValue, Kernel, Read, substitute_expr
 from isamap.ir.index import ONE, ZERO, Index, index_min, product
-from isamap.ir.nodes import Assign, Call, Const, Expr, IndexValue, Kernel, Read
-from isamap.ir.substitute import substitute_expr
 from isamap.lower.finish import before_tiles, copied_in, copy_back, in_case, where_last
 from isamap.lower.nest_scope import Build, Nest, NestScope, Nodes
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints

@@ -12,8 +12,7 @@ from itertools import chain
 from math import gcd
 
 from isamap.formulate.finished_sums import Finish
-from isamap.ir import Index
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Index
 from isamap.lower.place import Place
 from isamap.lower.program import If, Names, Node
 from isamap.lower.scratchpad_epilogue import fill_kept_buffers

@@ -17,8 +17,7 @@ from itertools import groupby
 from math import lcm
 
 from isamap.formulate.finished_sums import Finish
-from isamap.ir import Index, index_max, index_min, product
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Index, index_max, index_min, product
 from isamap.lower import program as lir
 from isamap.lower import steps
 from isamap.lower.copies import copy_loops

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from isamap.ir import Index, index_min
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Index, index_min
 from isamap.lower.program import Condition
 from isamap.lower.steps import Unroll
 from isamap.match import LoopAxis, Tile

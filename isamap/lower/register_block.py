@@ -24,8 +24,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from isamap.ir import Axis, Index, Read, index_min
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Axis, Index, Read, index_min
 from isamap.lower.finish import at_end, in_case, where_first, where_last
 from isamap.lower.load_issues import Emitter
 from isamap.lower.nest_scope import Build, Held, Nest, NestScope, Nodes, key_of

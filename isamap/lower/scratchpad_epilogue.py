@@ -8,37 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, prod
 
-from isamap.ir import DType, Index, Read, index_min, substitute_expr, substitute_read
-from isamap.ir.index import ZERO
+from isamap import match as matching
+from isamap.ir import ZERO, DType, Index, Read, index_min, substitute_expr, substitute_read
 from isamap.ir.walk import map_reads
 from isamap.lower.copies import clear, copy_loops
 from isamap.lower.load_issues import Emitter
 from isamap.lower.place import Place, partial_axes, start_of
 from isamap.lower.program import Buffer, Names, Node, Value
-from isamap.match import (
-    OFFSET,
-    BufferOnTheWay,
-    Copy,
-    InBetween,
-    LoopAxis,
-    MoveSearch,
-    OperandTile,
-    Tile,
-    WayOut,
-    Written,
-    computed_counts,
-    computed_inputs,
-    copy_by_axes,
-    find_clearing,
-    find_delivered,
-    find_dma,
-    held_way_out,
-    in_tiles,
-    lay_out_between,
-    shown_axes,
-    stored_way_out,
-    through,
-)
 from isamap.source.records import replace
 from isamap.transform import reads
 
@@ -48,32 +24,35 @@ MOST_ALIKE = 2
 
 
 def route_through_scratchpad(
-    copy: Copy,
-    operand: OperandTile,
+    copy: matching.Copy,
+    operand: matching.OperandTile,
     buffer: str,
-    written: Written,
-    tile: Tile,
+    written: matching.Written,
+    tile: matching.Tile,
     place: Place,
-    search: MoveSearch,
+    search: matching.MoveSearch,
     names: Names,
     held: Value | None = None,
-) -> tuple[Copy, tuple[Node, ...]]:
+) -> tuple[matching.Copy, tuple[Node, ...]]:
     """Return the copy that stores a tile's result, and the nodes that compute the whole tile before it.
 
     They compute from a register if the sums are `held` in one, else from the buffer.
     """
-    home, found = search.homes.get(buffer), stored_way_out if held is None else held_way_out
+    home, found = search.homes.get(buffer), matching.stored_way_out if held is None else matching.held_way_out
     way = found(operand, written, tile, home, search) if home is not None else None
     if way is None or not way.buffers:
         return copy, ()
     own = [_buffer(way, number, operand.name, tile, search, names) for number in range(len(way.buffers))]
-    used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
+    used, short = matching.shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
     tiles = [place.position[a.name].floordiv(a.tile) for a in _axes_of_tiles(operand, tile)[:2]]
     starts = [_start(between, tiles, place) for between in way.buffers]
-    passage = through(copy, buffer, own, starts, cut=way.cut)
+    passage = matching.through(copy, buffer, own, starts, cut=way.cut)
     assert passage is not None, "planning has found a way through buffers"
     left = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in used}
-    counts = [_valid_counts(part, computed_counts(operand, tile), left, search) for part in passage.computed]
+    counts = [
+        _valid_counts(part, matching.computed_counts(operand, tile), left, search)
+        for part in passage.computed
+    ]
     short &= {c for c in left if held is not None or any(n[c] != left[c] for n in counts)}
     nodes: tuple[Node, ...] = ()
     for part, between, start in zip(passage.brought, way.buffers[1:], starts[1:], strict=False):
@@ -87,7 +66,7 @@ def route_through_scratchpad(
         for part, own_counts in zip(passage.computed, counts, strict=True):
             nodes += _move_copy(part, own_counts, search, names)
         return passage.out, nodes
-    delivered = find_delivered(copy, buffer, operand, own, starts, search)
+    delivered = matching.find_delivered(copy, buffer, operand, own, starts, search)
     assert delivered is not None, "planning has found what computes it from registers"
     emitter = Emitter(names)
     emitter.deliver(delivered, {}, held)
@@ -95,16 +74,16 @@ def route_through_scratchpad(
 
 
 def computed_in(
-    operand: OperandTile,
+    operand: matching.OperandTile,
     buffer: str,
     offset: Index,
-    tile: Tile,
+    tile: matching.Tile,
     place: Place,
-    search: MoveSearch,
+    search: matching.MoveSearch,
     names: Names,
 ) -> tuple[Node, ...] | None:
     """Return nodes that compute a tile of an input into its buffer in a scratchpad, or None if it is copied."""
-    ways = computed_inputs(tile, search) if buffer in search.homes else {}
+    ways = matching.computed_inputs(tile, search) if buffer in search.homes else {}
     if operand.name not in ways:
         return None
     tiles = [place.position[a.name].floordiv(a.tile) for a in _axes_of_tiles(operand, tile)[:2]]
@@ -117,7 +96,7 @@ def computed_in(
                 own[each.name] = _claim_buffer(each, at, f"{operand.name}_in", search, names)
                 step_elements = each.copy_bytes // each.dtype.size_bytes
                 starts[each.name] = _iteration(tiles, each.copies) * step_elements
-    lengths = computed_counts(operand, tile)
+    lengths = matching.computed_counts(operand, tile)
     left = {c: index_min(n, place.left[c[1:]]) for c, n in lengths.items()}
     short = {f"~{axis}" for axis in partial_axes(tile.axes, place)}
     here = {f"@{axis}": position for axis, position in place.position.items()}
@@ -131,9 +110,9 @@ def computed_in(
     for step in ways[operand.name].steps:
         is_last = step.target.buffer not in own
         target = replace(step.target, buffer=buffer) if is_last else placed(step.target)
-        bound = here | {OFFSET: offset}
+        bound = here | {matching.OFFSET: offset}
         value = substitute_expr(map_reads(step.value, placed), bound)
-        copy = Copy(substitute_read(target, bound), value, step.counters)
+        copy = matching.Copy(substitute_read(target, bound), value, step.counters)
         brought = any(read.buffer not in own.values() for read in reads(value))
         open_ = {c for c in lengths if c[1:] in tile.run_time_lengths}
         if brought and not is_last and (short - open_) & lengths.keys():
@@ -146,30 +125,32 @@ def computed_in(
 
 
 def _valid_counts(
-    copy: Copy, whole: dict[str, Index], left: dict[str, Index], search: MoveSearch
+    copy: matching.Copy, whole: dict[str, Index], left: dict[str, Index], search: matching.MoveSearch
 ) -> dict[str, Index]:
     """Return the elements to compute of a tile: the valid ones along each axis that an instruction counts.
 
     Elements behind them would occupy bytes of the scratchpad that no instruction reads.
     """
-    counts, dma = dict(whole), find_dma(copy, whole, search)
+    counts, dma = dict(whole), matching.find_dma(copy, whole, search)
     for counter in copy.counters:
-        part = find_dma(copy, tried := counts | {counter: left[counter]}, search)
+        part = matching.find_dma(copy, tried := counts | {counter: left[counter]}, search)
         if part is not None and dma is not None and part.issues <= dma.issues:
             counts = tried
     return counts
 
 
 def _clear_rest(
-    buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
+    buffer: str, dtype: DType, offset: Index, elements: int, search: matching.MoveSearch, names: Names
 ) -> tuple[Node, ...]:
     """Return nodes that zero a buffer with an unwritten remainder, or () if no instruction writes zeros."""
-    if find_clearing(search, search.homes[buffer], dtype.name) is None:
+    if matching.find_clearing(search, search.homes[buffer], dtype.name) is None:
         return ()
     return clear(buffer, dtype, offset, elements, search, names)
 
 
-def _claim_buffer(each: InBetween, offset: int, stem: str, search: MoveSearch, names: Names) -> str:
+def _claim_buffer(
+    each: matching.InBetween, offset: int, stem: str, search: matching.MoveSearch, names: Names
+) -> str:
     """Return the program's name of an intermediate buffer."""
     elements = Index.of(each.size_bytes // each.dtype.size_bytes)
     required = Buffer("", each.dtype, elements, "tiles on their way in", offset, None, each.memory)
@@ -183,23 +164,23 @@ def _claim_buffer(each: InBetween, offset: int, stem: str, search: MoveSearch, n
 
 
 def fill_kept_buffers(
-    operand: OperandTile,
-    written: Written,
-    tile: Tile,
+    operand: matching.OperandTile,
+    written: matching.Written,
+    tile: matching.Tile,
     home: str,
-    search: MoveSearch,
+    search: matching.MoveSearch,
     names: Names,
     *,
     held: bool,
 ) -> tuple[Node, ...]:
     """Return nodes that fill, before the first tile, the buffers that the epilogues of all tiles read."""
-    way = (held_way_out if held else stored_way_out)(operand, written, tile, home, search)
+    way = (matching.held_way_out if held else matching.stored_way_out)(operand, written, tile, home, search)
     if way is None or not any(between.kept for between in way.buffers):
         return ()
-    start, buffer = start_of(tile), in_tiles(operand, search, home).buffer
+    start, buffer = start_of(tile), matching.in_tiles(operand, search, home).buffer
     own = [_buffer(way, number, operand.name, tile, search, names) for number in range(len(way.buffers))]
-    copy = copy_by_axes(operand, buffer, ZERO, tile, start.position, back=written)
-    passage = through(copy, buffer, own, cut=way.cut)
+    copy = matching.copy_by_axes(operand, buffer, ZERO, tile, start.position, back=written)
+    passage = matching.through(copy, buffer, own, cut=way.cut)
     assert passage is not None, "planning has found a way through buffers"
     nodes: tuple[Node, ...] = ()
     for part, between in zip(passage.brought, way.buffers[1:], strict=False):
@@ -212,14 +193,14 @@ def fill_kept_buffers(
     return nodes
 
 
-def _start(between: BufferOnTheWay, tiles: Sequence[Index], place: Place) -> Index:
+def _start(between: matching.BufferOnTheWay, tiles: Sequence[Index], place: Place) -> Index:
     """Return where a tile's part of an intermediate buffer starts. Units: elements."""
     if between.kept:
         return place.position[between.along] if between.along else ZERO
     return _iteration(tiles, between.copies) * between.copy_elements
 
 
-def _axes_of_tiles(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
+def _axes_of_tiles(operand: matching.OperandTile, tile: matching.Tile) -> list[matching.LoopAxis]:
     """Return the axes along which an operand has several tiles, axes inside the tile first."""
     axes = [a for a in tile.axes if a.name in operand.axes]
     return sorted((a for a in axes if (a.extent.value or inf) > a.tile), key=lambda a: a.tile == 1)
@@ -232,15 +213,24 @@ def _iteration(tiles: Sequence[Index], copies: int) -> Index:
     return sum(tiles, ZERO).mod(copies)
 
 
-def _move_copy(copy: Copy, counts: dict[str, Index], search: MoveSearch, names: Names) -> tuple[Node, ...]:
+def _move_copy(
+    copy: matching.Copy, counts: dict[str, Index], search: matching.MoveSearch, names: Names
+) -> tuple[Node, ...]:
     return copy_loops(copy, {c: counts[c] for c in copy.counters}, search, names)
 
 
-def _buffer(way: WayOut, number: int, stem: str, tile: Tile, search: MoveSearch, names: Names) -> str:
+def _buffer(
+    way: matching.WayOut,
+    number: int,
+    stem: str,
+    tile: matching.Tile,
+    search: matching.MoveSearch,
+    names: Names,
+) -> str:
     """Return the buffer at the end of a scratchpad, which schedules keep free, shared by all tiles of a type."""
     between = way.buffers[number]
     behind = sum(b.size_bytes for b in way.buffers[: number + 1] if b.memory == between.memory)
-    behind += sum(w.bytes_of(between.memory) for w in computed_inputs(tile, search).values())
+    behind += sum(w.bytes_of(between.memory) for w in matching.computed_inputs(tile, search).values())
     offset = (search.machine.memories[between.memory].capacity_bytes or 0) - behind
     elements = Index.of(between.copies * between.copy_elements)
     required = Buffer("", between.dtype, elements, WHY, offset, None, between.memory)
@@ -249,5 +239,5 @@ def _buffer(way: WayOut, number: int, stem: str, tile: Tile, search: MoveSearch,
         return known
     name = names.fresh(f"{stem}_out")
     names.buffers.append(replace(required, name=name))
-    lay_out_between(name, between, search)
+    matching.lay_out_between(name, between, search)
     return name

@@ -28,13 +28,10 @@ from isamap.lower.transposed_tiles import joined_loops, transposed_by, transpose
 from isamap.lower.walk import has_loop, rename_in
 from isamap.machine import line_bytes
 from isamap.machine.timings import WindowOverlap
+from isamap.match import OFFSET, LoopAxis, MoveSearch, OperandTile, Tile, Written
 from isamap.match.moves.scratch_buffers import largest
 from isamap.match.moves.together import tiles_move
-from isamap.match.operand_loads.load_request import MoveSearch
-from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile
 from isamap.match.tiles.overlapping_windows import windows_of
-from isamap.match.tiles.walks import LoopAxis
-from isamap.match.tiles.written_values import Written
 from isamap.plan.decisions import WRITTEN_BYTES
 from isamap.plan.schedule import CountedLoop, LoopStep, Stage
 from isamap.source.records import dataclass, field, replace

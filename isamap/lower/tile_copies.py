@@ -9,34 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 
-from isamap.ir import Index, Read, index_min
-from isamap.ir.index import ZERO
+from isamap import match as matching
+from isamap.ir import ZERO, Index, Read, index_min
 from isamap.lower.copies import block_loops, block_of, clear, copy_loops, group_loops
 from isamap.lower.place import Place, at_least
 from isamap.lower.program import Condition, If, Names, Node, Value
 from isamap.lower.scratchpad_epilogue import computed_in, route_through_scratchpad
 from isamap.lower.transposed_tiles import transposed_by
-from isamap.match import (
-    OFFSET,
-    Copy,
-    LoopAxis,
-    MoveSearch,
-    OperandTile,
-    Tile,
-    Written,
-    copy_by_axes,
-    copy_by_cells,
-    fills_all,
-    find_block,
-    find_dma,
-    find_packing,
-    find_transfer,
-    shown_axes,
-)
 from isamap.source.records import replace
 
 
-def count_covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> int:
+def count_covered(operand: matching.OperandTile, copy: matching.Copy, counts: Mapping[str, Index]) -> int:
     """Return how many leading cells of a tile a copy fills without a gap, or 0 if that is unknown."""
     moved = prod(n.value or 0 for n in counts.values())
     rows = copy.target.index[1] if len(operand.cell_shape) > 1 else ZERO
@@ -45,10 +28,10 @@ def count_covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index])
 
 
 def cleared_tile(
-    operand: OperandTile,
+    operand: matching.OperandTile,
     buffer: str,
     offset: Index,
-    search: MoveSearch,
+    search: matching.MoveSearch,
     names: Names,
     first: int = 0,
     cells: int | None = None,
@@ -59,20 +42,20 @@ def cleared_tile(
         return clear(buffer, operand.dtype, offset + first, cells - first, search, names)
     inner = (ZERO for _ in operand.cell_shape)
     there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
-    filled = Copy(there, operand.fill, ("~cell",))
+    filled = matching.Copy(there, operand.fill, ("~cell",))
     return copy_loops(filled, {"~cell": Index.of(cells)}, search, names)
 
 
 def copy_tile(
-    operand: OperandTile,
+    operand: matching.OperandTile,
     buffer: str,
     offset: Index,
-    tile: Tile,
+    tile: matching.Tile,
     place: Place,
-    search: MoveSearch,
+    search: matching.MoveSearch,
     names: Names,
     *,
-    back: Written | None,
+    back: matching.Written | None,
     transposed: Mapping[str, int] | None = None,
     spared: frozenset[str] = frozenset(),
     held: Value | None = None,
@@ -84,9 +67,11 @@ def copy_tile(
     `transposed`, it copies a block of tiles along axes, counted by `+axis`; with `together`, as many tiles as
     one instruction moves. Along `spared` axes the elements beyond the end stay unchanged.
     """
-    used = shown_axes(operand, tile)
+    used = matching.shown_axes(operand, tile)
     spared = spared.union(tile.run_time_lengths)
-    copy = _with_tiles(copy_by_axes(operand, buffer, offset, tile, place.position, back=back), together or {})
+    copy = _with_tiles(
+        matching.copy_by_axes(operand, buffer, offset, tile, place.position, back=back), together or {}
+    )
     if back is None and operand.subject == operand.fill and buffer in search.homes:
         return cleared_tile(operand, buffer, offset, search, names)
     computed = computed_in(operand, buffer, offset, tile, place, search, names) if back is None else None
@@ -112,7 +97,7 @@ def copy_tile(
 
     def run(partly: bool) -> tuple[Node, ...]:
         counts = counted(partly)
-        if not partly and back is None and not together and fills_all(operand, tile):
+        if not partly and back is None and not together and matching.fills_all(operand, tile):
             packed = _pack(operand, buffer, offset, copy, counts, place, search, names)
             if packed is not None:
                 return packed
@@ -128,10 +113,10 @@ def copy_tile(
         beyond = [
             c for c, n in counts.items() if n.value is not None and n.value <= 0
         ]  # nothing is copied there
-        dma = find_dma(copy, {**counts, **dict.fromkeys(beyond, Index.of(1))}, search)
+        dma = matching.find_dma(copy, {**counts, **dict.fromkeys(beyond, Index.of(1))}, search)
         return dma is not None and dma.fills_rest
 
-    whole = over_tiles(() if fills_all(operand, tile) or fills_rest(False) else clear_rest())
+    whole = over_tiles(() if matching.fills_all(operand, tile) or fills_rest(False) else clear_rest())
     whole += _block(copy, used, transposed, search, names) if transposed else run(False)
     if not open_axes:
         return (*before, *whole)
@@ -142,14 +127,14 @@ def copy_tile(
     return (*before, *_as_far_as_axes_go(open_axes, lefts, spared, whole, partly))
 
 
-def _with_tiles(copy: Copy, axes: Iterable[str]) -> Copy:
+def _with_tiles(copy: matching.Copy, axes: Iterable[str]) -> matching.Copy:
     """Return the copy of a tile and of the following ones along axes, which `+axis` counts."""
     return replace(copy, counters=(*copy.counters, *(f"+{axis}" for axis in axes)))
 
 
 def _as_far_as_axes_go(
-    open_axes: list[LoopAxis],
-    lefts: Mapping[LoopAxis, Index],
+    open_axes: list[matching.LoopAxis],
+    lefts: Mapping[matching.LoopAxis, Index],
     spared: frozenset[str],
     whole: tuple[Node, ...],
     partly: Callable[[bool], tuple[Node, ...]],
@@ -168,7 +153,7 @@ def _as_far_as_axes_go(
     return tuple(nodes)
 
 
-def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
+def _counts(lefts: Mapping[matching.LoopAxis, Index], partly: bool) -> dict[str, Index]:
     """Return the ranges of a tile's counters. With `partly`, they end where the axes end."""
     cut = {a for a, left in lefts.items() if partly or left.value is not None}
     return {
@@ -177,43 +162,51 @@ def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
 
 
 def _block(
-    copy: Copy, used: list[LoopAxis], transposed: Mapping[str, int], search: MoveSearch, names: Names
+    copy: matching.Copy,
+    used: list[matching.LoopAxis],
+    transposed: Mapping[str, int],
+    search: matching.MoveSearch,
+    names: Names,
 ) -> tuple[Node, ...]:
     """Return the copy of a whole tile, and of further tiles that blocks cover along `transposed` axes."""
     across = _with_tiles(copy, transposed)
     inside = {f"~{a.name}": a.tile for a in used}
-    found = find_block(across, inside, search, {f"+{axis}": tiles for axis, tiles in transposed.items()})
+    found = matching.find_block(
+        across, inside, search, {f"+{axis}": tiles for axis, tiles in transposed.items()}
+    )
     assert found is not None, "blocks were looked for before"
     return block_loops(found, {counter: Index.of(n) for counter, n in inside.items()}, names)
 
 
 def _pack(
-    operand: OperandTile,
+    operand: matching.OperandTile,
     buffer: str,
     offset: Index,
-    by_axes: Copy,
+    by_axes: matching.Copy,
     counts: Mapping[str, Index],
     place: Place,
-    search: MoveSearch,
+    search: matching.MoveSearch,
     names: Names,
 ) -> tuple[Node, ...] | None:
     """Return the copy of a whole tile in the order of the buffer, or None if a copy by axes costs no more."""
-    by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
+    by_cells = matching.copy_by_cells(operand, buffer, Index.of(matching.OFFSET))
     if by_cells is None:
         return None
-    found = find_packing(by_cells, operand.shape, search)
+    found = matching.find_packing(by_cells, operand.shape, search)
     if found is None:
         return None
-    others = find_transfer(by_axes, counts, search), block_of(by_axes, counts, search)
+    others = matching.find_transfer(by_axes, counts, search), block_of(by_axes, counts, search)
     if any(other is not None and other.cost_ns <= found.cost_ns for other in others):
         return None
     trips = {c: Index.of(n) for c, n in zip(by_cells.counters, operand.shape, strict=True)}
     trips[by_cells.counters[-1]] = Index.of(operand.shape[-1] // found.width)
-    around = {f"@{n}": p for n, p in place.position.items()} | {OFFSET: offset}
+    around = {f"@{n}": p for n, p in place.position.items()} | {matching.OFFSET: offset}
     return group_loops(found, trips, {}, around, names)
 
 
-def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
+def _first_short(
+    axes: list[matching.LoopAxis], lefts: Mapping[matching.LoopAxis, Index]
+) -> Iterator[tuple[Condition, ...]]:
     """Yield for each axis the condition that it is the first axis with less than a tile left."""
     before: tuple[Condition, ...] = ()
     for axis in axes:

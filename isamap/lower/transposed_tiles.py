@@ -17,16 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from isamap.ir import Index, index_min
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Index, index_min
 from isamap.lower.program import For, Names, Node
 from isamap.lower.walk import rename_in
+from isamap.match import OFFSET, MoveSearch, OperandTile, Tile, Written, in_tiles
 from isamap.match.moves.joined import address_steps, find_joined_axes
 from isamap.match.moves.transfers import copy_by_axes, copy_by_cells, packing_ns, shown_axes, transfer_ns
 from isamap.match.moves.transposed_blocks import find_tiles_block
-from isamap.match.operand_loads.load_request import MoveSearch
-from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
-from isamap.match.tiles.written_values import Written
 from isamap.plan.schedule import LoopStep
 
 

@@ -14,15 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from isamap.machine.chain import (
-    HEADER_END,
-    File,
-    digest_at,
-    digest_files,
-    machine_digest,
-    read_chain,
-    split_word,
-)
+from isamap.machine import chain as chains
 from isamap.machine.tree import read_tree
 from isamap.source import asdict, dataclass, read_json, replace
 from isamap.source.cache import digest, program_state, recall_or_make
@@ -58,8 +50,8 @@ def load_machine(name_or_path: str) -> Machine:
     With `@Q=8` behind it, at that value of its constant Q; with `@Q=2,4,8` at one of them, and it serves all.
     Raises: UsageProblem if there is none, SpecProblem with every finding of the first file that is bad.
     """
-    word, given = split_word(name_or_path)
-    machine = _load(read_chain(word, HEADER_END), word)
+    word, given = chains.split_word(name_or_path)
+    machine = _load(chains.read_chain(word, chains.HEADER_END), word)
     return _fix_constants(machine, tuple(sorted(given.items())), name_or_path) if given else machine
 
 
@@ -68,11 +60,13 @@ def _fix_constants(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], .
     """Return the machine with constants at given values. Equal values give the same object."""
     from isamap.machine.lengths import at_given
 
-    return replace(at_given(machine, dict(given)), word=word, digest=digest_at(machine.digest, dict(given)))
+    return replace(
+        at_given(machine, dict(given)), word=word, digest=chains.digest_at(machine.digest, dict(given))
+    )
 
 
 @lru_cache(maxsize=128)
-def _load(files: tuple[File, ...], word: str) -> Machine:
+def _load(files: tuple[chains.File, ...], word: str) -> Machine:
     """Return the machine of a chain of texts, named `word`. Equal texts and words give the same object."""
 
     def read_texts() -> Machine:
@@ -84,7 +78,7 @@ def _load(files: tuple[File, ...], word: str) -> Machine:
 
     found = recall_or_make(
         MACHINES,
-        digest(program_state(), digest_files(files)),
+        digest(program_state(), chains.digest_files(files)),
         lambda data: restore_machine(data, files),
         read_texts,
         lambda machine: write(machine, [file.source for file in files], merges=True).encode(),
@@ -92,19 +86,19 @@ def _load(files: tuple[File, ...], word: str) -> Machine:
     return replace(found, word=word)
 
 
-def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
+def restore_machine(data: bytes, files: tuple[chains.File, ...]) -> Machine | None:
     """Return the machine of these files that was cached as `data`, or None if the data is invalid."""
     from isamap.machine.model import Machine  # brings numpy
 
     found = read_as(Machine, data, [file.source for file in files])
-    return found if found is not None and found.digest == digest_files(files) else None
+    return found if found is not None and found.digest == chains.digest_files(files) else None
 
 
 def check_machine(name_or_path: str) -> MachineSummary:
     """Return the summary of a correct machine description, which is cached. Raises: as `load_machine`."""
     return recall_or_make(
         SUMMARIES,
-        digest(program_state(), machine_digest(name_or_path)),
+        digest(program_state(), chains.machine_digest(name_or_path)),
         _read_summary,
         lambda: load_summary(name_or_path),
         lambda summary: json.dumps(asdict(summary)).encode(),

@@ -14,30 +14,9 @@ from math import prod
 
 from isamap.ir import F64, Const, Index, Instruction, MemoryDecl, Module, Operand, Param
 from isamap.ir.small_sizes import sample_sizes
-from isamap.machine import allowed
-from isamap.machine.calls import (
-    EmissionNames,
-    check_c_types,
-    find_unmentioned,
-    named_result,
-    resolve_call,
-    resolve_nested,
-)
+from isamap.machine import allowed, calls
+from isamap.machine import emission as emissions
 from isamap.machine.costs import read_cost
-from isamap.machine.emission import (
-    Arithmetic,
-    CallTemplate,
-    Declarations,
-    EmissionArgument,
-    EmissionStep,
-    Nested,
-    StepsTemplate,
-    Sum,
-    Template,
-    Word,
-    Written,
-    parse_emit,
-)
 from isamap.machine.emit_nodes import Emission, EmitNothing, EmitStep, EmitSteps
 from isamap.machine.encoding_checks import resolve_encoding
 from isamap.machine.encodings import Encoding
@@ -150,7 +129,7 @@ def extend_instructions(
     world: PartialMachine,
     specs: tuple[InstructionSpec, ...],
     remove: tuple[ScalarNode, ...],
-    texts: tuple[Declarations | None, ...],
+    texts: tuple[emissions.Declarations | None, ...],
     findings: Findings,
 ) -> dict[str, Entry]:
     """Return the instructions: inherited ones except removed ones, and the file's own, which replace equal names."""
@@ -183,15 +162,15 @@ def extend_instructions(
     return {**inherited, **own}
 
 
-def _template(spec: InstructionSpec, findings: Findings) -> Template | None:
+def _template(spec: InstructionSpec, findings: Findings) -> emissions.Template | None:
     """Return the template of `emit`, or None if it was refused."""
     if spec.emit is not None:
         with findings.collect():
-            return parse_emit(spec.emit)
+            return emissions.parse_emit(spec.emit)
     return None
 
 
-def _is_one_instruction(text: Declarations, spec: InstructionSpec, findings: Findings) -> bool:
+def _is_one_instruction(text: emissions.Declarations, spec: InstructionSpec, findings: Findings) -> bool:
     found = [isinstance(d, RoutineSyntax) and d.kind == "instruction" for d in text]
     if found == [True]:
         return True
@@ -210,7 +189,7 @@ class _Written:
     spec: InstructionSpec
     row: Row
     family: Family | None
-    template: Template | None
+    template: emissions.Template | None
 
 
 def _member(written: _Written, module: Module, world: PartialMachine, findings: Findings) -> Entry | None:
@@ -262,13 +241,13 @@ def _emission(written: _Written, instruction: Instruction | None, world: Partial
     """Return how an instruction is emitted. Raises: SpecProblem."""
     constants = {c.name: c for c in world.constants}
     target = world.target
-    around = EmissionNames(
+    around = calls.EmissionNames(
         world.memories, world.states, target.headers, constants=constants, features=target.features
     )
     match written.template:
-        case CallTemplate() as call:
-            return resolve_call(call, written.row, instruction, around)
-        case StepsTemplate() as steps:
+        case emissions.CallTemplate() as call:
+            return calls.resolve_call(call, written.row, instruction, around)
+        case emissions.StepsTemplate() as steps:
             return resolve_steps(steps, written.row, instruction, around)
         case emission:
             return EmitNothing() if emission is None else emission
@@ -281,7 +260,7 @@ def _check_c_types(written: _Written, instruction: Instruction, world: PartialMa
         world.target.run != "model" and not world.levels and not isinstance(written.template, EmitNothing)
     )
     if written.spec.emit is not None and compiled:
-        check_c_types(instruction, world.memories, written.spec.emit.span)
+        calls.check_c_types(instruction, world.memories, written.spec.emit.span)
 
 
 def _check_unit(cost: CostSpec, row: Row, world: PartialMachine, findings: Findings) -> None:
@@ -316,7 +295,7 @@ Iteration = Mapping[str, int]
 
 
 def resolve_steps(
-    template: StepsTemplate, row: Row, instruction: Instruction | None, around: EmissionNames
+    template: emissions.StepsTemplate, row: Row, instruction: Instruction | None, around: calls.EmissionNames
 ) -> EmitSteps:
     """Return the checked steps of one instruction. Raises: SpecProblem with all errors."""
     found, steps, values = Findings(), list[EmitStep](), list[str]()
@@ -336,13 +315,15 @@ def resolve_steps(
     text = substitute_text(template.span.text, row)
     whole = EmitSteps(tuple(steps), text)
     if instruction is not None:
-        for problem in find_unmentioned(whole, instruction, around, template.span):
+        for problem in calls.find_unmentioned(whole, instruction, around, template.span):
             found.diagnostics += problem.diagnostics
     found.raise_any()
     return whole
 
 
-def _check_memories(template: StepsTemplate, instruction: Instruction, around: EmissionNames) -> None:
+def _check_memories(
+    template: emissions.StepsTemplate, instruction: Instruction, around: calls.EmissionNames
+) -> None:
     """Refuse steps on registers without C variables, and on single values, which only calls return."""
     for operand in instruction.operands:
         memory = around.memories.get(operand.memory or "")
@@ -359,7 +340,7 @@ def _check_memories(template: StepsTemplate, instruction: Instruction, around: E
 
 
 def _iterations(
-    step: EmissionStep, row: Row, around: EmissionNames
+    step: emissions.EmissionStep, row: Row, around: calls.EmissionNames
 ) -> Iterator[tuple[Iteration, tuple[tuple[int, Index], ...]]]:
     """Yield all combinations of the `for` counters, the last fastest, with the bounds that depend on constants.
 
@@ -377,10 +358,10 @@ def _iterations(
         yield dict(zip(names, at, strict=True)), open_ends
 
 
-def _count(count: Sum, row: Row, around: EmissionNames) -> Index:
+def _count(count: emissions.Sum, row: Row, around: calls.EmissionNames) -> Index:
     """Return the bound of a counter of `for`: an integer, or a constant of the machine."""
 
-    def factor(word: Word) -> Index:
+    def factor(word: emissions.Word) -> Index:
         text = substitute_text(word.text, row)
         return Index.of(text) if text in around.constants else Index.of(_number(word, {}, row))
 
@@ -397,16 +378,18 @@ class _AtIteration:
     iteration: Iteration
     row: Row
     instruction: Instruction | None
-    around: EmissionNames
+    around: calls.EmissionNames
     found: Findings
 
-    def step(self, step: EmissionStep) -> EmitStep:
-        call = resolve_nested(self.nested(step.call), self.row, self.instruction, self.around, self.found)
+    def step(self, step: emissions.EmissionStep) -> EmitStep:
+        call = calls.resolve_nested(
+            self.nested(step.call), self.row, self.instruction, self.around, self.found
+        )
         if step.name is None:
             return EmitStep("", "", call)
         if step.c_type is None:
             known = self.instruction
-            named = named_result(step.name, self.row, known, self.around) if known is not None else ""
+            named = calls.named_result(step.name, self.row, known, self.around) if known is not None else ""
             return EmitStep("", named, call)
         c_type, value = substitute_text(step.c_type.text, self.row), self.value(step.name, step.place)
         if not allowed.is_c_type(c_type):
@@ -416,26 +399,26 @@ class _AtIteration:
             raise _problem(f"`{value}` has a value already", step.name.span, "give each value a name")
         return EmitStep(c_type, value, call)
 
-    def nested(self, call: Nested) -> Nested:
+    def nested(self, call: emissions.Nested) -> emissions.Nested:
         """Return a call with names of values and places at this iteration."""
         return replace(call, args=tuple(self.written(a) for a in call.args))
 
-    def written(self, arg: Written) -> Written:
+    def written(self, arg: emissions.Written) -> emissions.Written:
         match arg:
-            case Nested():
+            case emissions.Nested():
                 return self.nested(arg)
-            case Arithmetic():
+            case emissions.Arithmetic():
                 return replace(arg, left=self.written(arg.left), right=self.written(arg.right))
-            case EmissionArgument():
+            case emissions.EmissionArgument():
                 return self.argument(arg)
 
-    def argument(self, arg: EmissionArgument) -> EmissionArgument:
+    def argument(self, arg: emissions.EmissionArgument) -> emissions.EmissionArgument:
         name = substitute_text(arg.name.text, self.row)
         if name in self.iteration:
-            return replace(arg, name=Word(str(self.iteration[name]), arg.name.span))
+            return replace(arg, name=emissions.Word(str(self.iteration[name]), arg.name.span))
         operand = next((o for o in self.operands if o.name == name), None)
         if operand is None:
-            return replace(arg, name=Word(self.value(arg.name, arg.place), arg.name.span), place=())
+            return replace(arg, name=emissions.Word(self.value(arg.name, arg.place), arg.name.span), place=())
         if not arg.place:
             return arg
         place = tuple(self.sum(at) for at in arg.place)
@@ -453,23 +436,23 @@ class _AtIteration:
                 arg.name.span,
                 f"pass `{name}[…].addr`, with a number for each axis",
             )
-        numbers = tuple(((Word(str(at), arg.name.span),),) for at in place)
+        numbers = tuple(((emissions.Word(str(at), arg.name.span),),) for at in place)
         return replace(arg, place=numbers)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         return () if self.instruction is None else self.instruction.operands
 
-    def value(self, name: Word, place: tuple[Sum, ...]) -> str:
+    def value(self, name: emissions.Word, place: tuple[emissions.Sum, ...]) -> str:
         """Return the name of a value at this iteration: `r[2*i + 1]` is r[7] if i is 3."""
         text = substitute_text(name.text, self.row)
         return f"{text}[{', '.join(str(self.sum(at)) for at in place)}]" if place else text
 
-    def sum(self, at: Sum) -> int:
+    def sum(self, at: emissions.Sum) -> int:
         return sum(prod(_number(word, self.iteration, self.row) for word in term) for term in at)
 
 
-def _number(word: Word, iteration: Iteration, row: Row) -> int:
+def _number(word: emissions.Word, iteration: Iteration, row: Row) -> int:
     text = substitute_text(word.text, row)
     if text in iteration:
         return iteration[text]

@@ -9,26 +9,8 @@ from collections.abc import Callable, Sequence
 from collections.abc import Mapping as MappingType
 from typing import TypeVar, assert_never
 
-from isamap.machine import allowed, families
-from isamap.machine.encoding_fields import (
-    ENTRIES,
-    PROGRAM,
-    WORDS,
-    EncodingSpec,
-    ProgramSpec,
-    read_encoding,
-    read_program,
-)
+from isamap.machine import allowed, encoding_fields, families, fields, timing_fields
 from isamap.machine.families import Row, read_rows
-from isamap.machine.fields import (
-    read_bytes,
-    read_flag,
-    read_items,
-    read_mapping,
-    read_names,
-    read_number,
-    read_text,
-)
 from isamap.machine.keys import (
     BYTES,
     COUNT,
@@ -46,17 +28,6 @@ from isamap.machine.keys import (
 )
 from isamap.machine.link_fields import LINK, LinkSpec, read_link
 from isamap.machine.target_fields import TARGET, TargetSpec, read_target
-from isamap.machine.timing_fields import (
-    ENERGY,
-    LOOPS,
-    MODEL_KEYS,
-    TLB,
-    StatedParameters,
-    read_energy,
-    read_loop_times,
-    read_model,
-    read_tlb,
-)
 from isamap.machine.timings import AccessEnergy, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, MappingNode, Node, ScalarNode
 from isamap.source import Span, dataclass, is_digits
@@ -73,7 +44,7 @@ class MemorySpec:
     c_types: MappingType[str, str]
     c_variables: MappingType[str, str]
     source: ScalarNode | None
-    energy: StatedParameters[AccessEnergy] | None = None
+    energy: timing_fields.StatedParameters[AccessEnergy] | None = None
     area_mm2: float | None = None
     area_mm2_per_kib: float | None = None
 
@@ -148,7 +119,7 @@ class InstructionSpec:
     cost: CostSpec | None
     source: ScalarNode | None
     span: Span
-    encoding: EncodingSpec | None = None
+    encoding: encoding_fields.EncodingSpec | None = None
     is_asynchronous: bool = False
 
     @property
@@ -175,20 +146,26 @@ class Spec:
     links: tuple[LinkSpec, ...]
     units: tuple[UnitSpec, ...]
     levels: tuple[LevelSpec, ...]
-    tlb: StatedParameters[Tlb] | None
-    loops: StatedParameters[LoopTimes] | None
-    model: StatedParameters[ModelFigures] | None
+    tlb: timing_fields.StatedParameters[Tlb] | None
+    loops: timing_fields.StatedParameters[LoopTimes] | None
+    model: timing_fields.StatedParameters[ModelFigures] | None
     states: tuple[StateSpec, ...]
     remove: tuple[ScalarNode, ...]
     instructions: tuple[InstructionSpec, ...]
-    program: ProgramSpec | None = None
+    program: encoding_fields.ProgramSpec | None = None
     host: ScalarNode | None = None
 
 
 VERSION = "1"
 _AREAS = dict.fromkeys(("area_mm2", "area_mm2_per_kib"), NUMBER)
 MEMORY = Keys(
-    {"c_types": NamedBy(TEXT), "c_variables": NamedBy(TEXT), "energy": ENERGY, **_AREAS, "source": TEXT}
+    {
+        "c_types": NamedBy(TEXT),
+        "c_variables": NamedBy(TEXT),
+        "energy": timing_fields.ENERGY,
+        **_AREAS,
+        "source": TEXT,
+    }
 )
 UNIT = Keys(
     {"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "area_mm2": NUMBER, "source": TEXT},
@@ -213,8 +190,8 @@ INSTRUCTION = Keys(
         "for": families.ROWS,
         "semantics": TEXT,
         "emit": TEXT,
-        "encoding": WORDS,
-        "entries": ENTRIES,
+        "encoding": encoding_fields.WORDS,
+        "entries": encoding_fields.ENTRIES,
         "barrier": FLAG,
         "asynchronous": FLAG,
         "cost": COST,
@@ -237,11 +214,11 @@ MACHINE = Keys(
         "links": ListOf(LINK),
         "units": NamedBy(UNIT),
         "levels": NamedBy(LEVEL),
-        "tlb": TLB,
-        "loops": LOOPS,
-        "model": MODEL_KEYS,
+        "tlb": timing_fields.TLB,
+        "loops": timing_fields.LOOPS,
+        "model": timing_fields.MODEL_KEYS,
         "states": NamedBy(STATE),
-        "program": PROGRAM,
+        "program": encoding_fields.PROGRAM,
         "host": TEXT,
         "remove": ListOf(TEXT),
         "instructions": ListOf(INSTRUCTION),
@@ -253,39 +230,39 @@ MACHINE = Keys(
 def read_spec(root: MappingNode, findings: Findings) -> Spec:
     """Return the file as data. Errors are added to `findings`."""
     _check_version(root, findings)
-    keys = read_mapping(root, "a machine", MACHINE, findings)
-    name = read_text(keys.get("name"), "`name`", findings)
-    summary = read_text(keys.get("summary"), "`summary`", findings)
+    keys = fields.read_mapping(root, "a machine", MACHINE, findings)
+    name = fields.read_text(keys.get("name"), "`name`", findings)
+    summary = fields.read_text(keys.get("summary"), "`summary`", findings)
 
     def named(key: str, read: Callable[[ScalarNode, Node, Findings], T | None]) -> tuple[T, ...]:
-        entries = read_names(keys.get(key), f"`{key}`", findings)
+        entries = fields.read_names(keys.get(key), f"`{key}`", findings)
         return tuple(found for k, v in entries if (found := read(k, v, findings)) is not None)
 
     def listed(key: str, read: Callable[[Node, Findings], T | None]) -> tuple[T, ...]:
-        items = read_items(keys.get(key), f"`{key}`", findings)
+        items = fields.read_items(keys.get(key), f"`{key}`", findings)
         return tuple(found for item in items if (found := read(item, findings)) is not None)
 
     return Spec(
         name,
         summary.text.strip() if summary is not None else "",
-        read_text(keys.get("extends"), "`extends`", findings),
+        fields.read_text(keys.get("extends"), "`extends`", findings),
         dict(named("sources", _read_source)),
         read_target(keys.get("target"), findings),
-        read_number(keys.get("clock_ghz"), "`clock_ghz`", findings, lowest=0.001),
-        read_number(keys.get("thread_start_ns"), "`thread_start_ns`", findings, lowest=0),
-        read_text(keys.get("language"), "`language`", findings),
+        fields.read_number(keys.get("clock_ghz"), "`clock_ghz`", findings, lowest=0.001),
+        fields.read_number(keys.get("thread_start_ns"), "`thread_start_ns`", findings, lowest=0),
+        fields.read_text(keys.get("language"), "`language`", findings),
         named("memories", _read_memory),
         listed("links", read_link),
         named("units", _read_unit),
         named("levels", _read_level),
-        read_tlb(keys.get("tlb"), findings),
-        read_loop_times(keys.get("loops"), findings),
-        read_model(keys.get("model"), findings),
+        timing_fields.read_tlb(keys.get("tlb"), findings),
+        timing_fields.read_loop_times(keys.get("loops"), findings),
+        timing_fields.read_model(keys.get("model"), findings),
         named("states", _read_state),
         listed("remove", _read_removed),
         listed("instructions", _read_instruction),
-        read_program(keys.get("program"), findings),
-        read_text(keys.get("host"), "`host`", findings),
+        encoding_fields.read_program(keys.get("program"), findings),
+        fields.read_text(keys.get("host"), "`host`", findings),
     )
 
 
@@ -311,28 +288,28 @@ def _check_version(root: MappingNode, findings: Findings) -> None:
 
 
 def _read_source(key: ScalarNode, node: Node, findings: Findings) -> tuple[str, str] | None:
-    text = read_text(node, f"source `{key.text}`", findings)
+    text = fields.read_text(node, f"source `{key.text}`", findings)
     return (key.text, text.text) if text is not None else None
 
 
 def _read_removed(node: Node, findings: Findings) -> ScalarNode | None:
-    return read_text(node, "an item of `remove`", findings)
+    return fields.read_text(node, "an item of `remove`", findings)
 
 
 def _read_memory(name: ScalarNode, node: Node, findings: Findings) -> MemorySpec:
-    keys = read_mapping(node, f"memory `{name.text}`", MEMORY, findings)
+    keys = fields.read_mapping(node, f"memory `{name.text}`", MEMORY, findings)
     c_types, c_variables = (_read_c_types(keys.get(key), key, findings) for key in ("c_types", "c_variables"))
-    areas = [read_number(keys.get(key), f"`{key}`", findings) for key in _AREAS]
-    source = read_text(keys.get("source"), "`source`", findings)
+    areas = [fields.read_number(keys.get(key), f"`{key}`", findings) for key in _AREAS]
+    source = fields.read_text(keys.get("source"), "`source`", findings)
     _require_source(source, name, [keys[key] for key in _AREAS if key in keys], findings)
-    energy = read_energy(keys.get("energy"), findings)
+    energy = timing_fields.read_energy(keys.get("energy"), findings)
     return MemorySpec(name, c_types, c_variables, source, energy, *areas)
 
 
 def _read_c_types(node: Node | None, key: str, findings: Findings) -> dict[str, str]:
     c_types: dict[str, str] = {}
-    for dtype, c_type in read_names(node, f"`{key}`", findings):
-        text = read_text(c_type, f"the C type of {dtype.text}", findings)
+    for dtype, c_type in fields.read_names(node, f"`{key}`", findings):
+        text = fields.read_text(c_type, f"the C type of {dtype.text}", findings)
         if dtype.text not in allowed.c_type_keys():
             findings.unknown("unknown-type", "type", dtype.text, dtype.span, allowed.c_type_keys())
         elif text is not None and not allowed.is_c_type(text.text):
@@ -355,38 +332,40 @@ def _require_source(
 
 
 def _read_unit(name: ScalarNode, node: Node, findings: Findings) -> UnitSpec | None:
-    keys = read_mapping(node, f"unit `{name.text}`", UNIT, findings)
+    keys = fields.read_mapping(node, f"unit `{name.text}`", UNIT, findings)
     count, peak, queued = (
         None if found is None else int(found)
         for key in ("count", "products_per_cycle", "queued")
-        for found in [read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True)]
+        for found in [fields.read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True)]
     )
-    source = read_text(keys.get("source"), "`source`", findings)
-    area = read_number(keys.get("area_mm2"), "`area_mm2`", findings)
+    source = fields.read_text(keys.get("source"), "`source`", findings)
+    area = fields.read_number(keys.get("area_mm2"), "`area_mm2`", findings)
     _require_source(source, name, [keys["area_mm2"]] if "area_mm2" in keys else [], findings)
     return None if count is None else UnitSpec(name.text, count, source, peak, queued, name.span, area or 0.0)
 
 
 def _read_level(name: ScalarNode, node: Node, findings: Findings) -> LevelSpec:
-    keys = read_mapping(node, f"level `{name.text}`", LEVEL, findings)
+    keys = fields.read_mapping(node, f"level `{name.text}`", LEVEL, findings)
     count, most, at_once, residents = (
         None if number is None else int(number)
         for key in ("count", "up_to", "at_once", "residents")
-        for number in [read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True)]
+        for number in [fields.read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True)]
     )
-    items = read_items(keys.get("memories"), "`memories`", findings)
-    memories = tuple(text for item in items if (text := read_text(item, "a memory", findings)) is not None)
-    barrier_ns = read_number(keys.get("barrier_ns"), "`barrier_ns`", findings, lowest=0)
+    items = fields.read_items(keys.get("memories"), "`memories`", findings)
+    memories = tuple(
+        text for item in items if (text := fields.read_text(item, "a memory", findings)) is not None
+    )
+    barrier_ns = fields.read_number(keys.get("barrier_ns"), "`barrier_ns`", findings, lowest=0)
     return LevelSpec(name, count, most, at_once or 1, memories, barrier_ns or 0.0, residents or 1)
 
 
 def _read_state(name: ScalarNode, node: Node, findings: Findings) -> StateSpec | None:
-    keys = read_mapping(node, f"state `{name.text}`", STATE, findings)
-    size = read_bytes(keys.get("bytes"), "`bytes`", findings)
+    keys = fields.read_mapping(node, f"state `{name.text}`", STATE, findings)
+    size = fields.read_bytes(keys.get("bytes"), "`bytes`", findings)
     offsets: list[tuple[ScalarNode, int]] = []
-    for field, value in read_names(keys.get("fields"), "`fields`", findings):
-        place = read_mapping(value, f"field `{field.text}`", FIELD, findings)
-        offset = read_bytes(place.get("offset_bytes"), "`offset_bytes`", findings, lowest=0)
+    for field, value in fields.read_names(keys.get("fields"), "`fields`", findings):
+        place = fields.read_mapping(value, f"field `{field.text}`", FIELD, findings)
+        offset = fields.read_bytes(place.get("offset_bytes"), "`offset_bytes`", findings, lowest=0)
         offsets += [(field, offset)] if offset is not None else []
     return StateSpec(name, size, tuple(offsets)) if size is not None else None
 
@@ -395,30 +374,32 @@ def _read_state(name: ScalarNode, node: Node, findings: Findings) -> StateSpec |
 
 
 def _read_instruction(node: Node, findings: Findings) -> InstructionSpec | None:
-    keys = read_mapping(node, "an instruction", INSTRUCTION, findings)
+    keys = fields.read_mapping(node, "an instruction", INSTRUCTION, findings)
     rows = read_rows(keys.get("for"), findings)
-    semantics = read_text(keys.get("semantics"), "`semantics`", findings)
-    emit = read_text(keys.get("emit"), "`emit`", findings)
-    barrier = read_flag(keys.get("barrier"), "`barrier`", findings)
+    semantics = fields.read_text(keys.get("semantics"), "`semantics`", findings)
+    emit = fields.read_text(keys.get("emit"), "`emit`", findings)
+    barrier = fields.read_flag(keys.get("barrier"), "`barrier`", findings)
     cost = _read_cost(keys["cost"], findings) if "cost" in keys else None
-    source = read_text(keys.get("source"), "`source`", findings)
-    encoding = read_encoding(keys.get("encoding"), "`encoding`", findings, keys.get("entries"))
+    source = fields.read_text(keys.get("source"), "`source`", findings)
+    encoding = encoding_fields.read_encoding(
+        keys.get("encoding"), "`encoding`", findings, keys.get("entries")
+    )
     if semantics is None or not rows:
         return None
-    later = read_flag(keys.get("asynchronous"), "`asynchronous`", findings)
+    later = fields.read_flag(keys.get("asynchronous"), "`asynchronous`", findings)
     return InstructionSpec(rows, semantics, emit, barrier, cost, source, node.span, encoding, later)
 
 
 def _read_cost(node: Node, findings: Findings) -> CostSpec:
-    keys = read_mapping(node, "`cost`", COST, findings)
-    unit = read_text(keys.get("unit"), "`unit`", findings)
+    keys = fields.read_mapping(node, "`cost`", COST, findings)
+    unit = fields.read_text(keys.get("unit"), "`unit`", findings)
     # A key that was refused is taken for the missing one misspelt.
     is_whole = isinstance(node, MappingNode) and len(keys) == len(node.entries)
     interval = _read_time("interval", keys, node, findings, is_whole)
     latency = _read_time("latency", keys, node, findings, is_whole)
-    energy = read_text(keys.get("energy_pj"), "`energy_pj`", findings)
+    energy = fields.read_text(keys.get("energy_pj"), "`energy_pj`", findings)
     stated = TimeSpec(energy, in_cycles=False) if energy is not None else None
-    return CostSpec(unit, interval, latency, read_text(keys.get("also"), "`also`", findings), stated)
+    return CostSpec(unit, interval, latency, fields.read_text(keys.get("also"), "`also`", findings), stated)
 
 
 def _read_time(
@@ -434,7 +415,7 @@ def _read_time(
                 advice=f"write `{name}_ns` or `{name}_cycles`",
             )  # fmt: skip
         return None
-    text = read_text(keys[given[0]], f"`{given[0]}`", findings)
+    text = fields.read_text(keys[given[0]], f"`{given[0]}`", findings)
     return TimeSpec(text, given[0].endswith("cycles")) if text is not None else None
 
 

@@ -10,22 +10,11 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
 from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, Param, StateDecl
+from isamap.machine import encodings
 from isamap.machine.allowed import register_width
 from isamap.machine.emission import Declarations
 from isamap.machine.encoding_checks import check_issued, check_known, read_bits, resolve_words
 from isamap.machine.encoding_fields import BundleSpec, EncodingSpec, ProgramSpec
-from isamap.machine.encodings import (
-    LOOPED,
-    TRIPS,
-    Bundle,
-    Encoding,
-    ProgramEnd,
-    ProgramFormat,
-    Quantity,
-    TokenQueue,
-    WordBits,
-    constant_words,
-)
 from isamap.machine.families import Row
 from isamap.machine.link_fields import LinkSpec
 from isamap.machine.model import (
@@ -50,17 +39,17 @@ from isamap.syntax import family_of, resolve_template
 # Resolve `program`: the words at the beginning and end of all programs, token queues, tables and bundles.
 
 
-def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
+def resolve_program(spec: ProgramSpec, units: Collection[str]) -> encodings.ProgramFormat:
     """Return the format that all programs of a machine share. Raises: SpecProblem."""
     begin = resolve_words(spec.begin, {}, spec.word_bits) if spec.begin is not None else ()
     issue = spec.issue.text if spec.issue is not None else ""
     check_issued(begin, issue, "`begin`", spec.begin.span if spec.begin is not None else None)
-    for part in (f for word in begin for f in word if isinstance(f.holds, Quantity)):
+    for part in (f for word in begin for f in word if isinstance(f.holds, encodings.Quantity)):
         said = f"field `{part.name}` holds `{part.holds}`, and no instruction begins a program"
         raise SpecProblem.of("encoding-holds", said, part.span, help="write `constant: …`")
-    found = ProgramFormat(
+    found = encodings.ProgramFormat(
         spec.word_bits,
-        constant_words(begin),
+        encodings.constant_words(begin),
         issue,
         spec.source.text if spec.source is not None else "",
         queues=_queues(spec, units),
@@ -78,19 +67,19 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
     return found
 
 
-def stand_in(spec: ProgramSpec) -> ProgramFormat:
+def stand_in(spec: ProgramSpec) -> encodings.ProgramFormat:
     """Return a program format in place of a refused one, so that each error is reported once."""
-    queues = tuple(TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.queues)
+    queues = tuple(encodings.TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.queues)
     bundle = None
     if spec.bundle is not None:
-        slots = tuple(WordBits(s.unit.text, spec.word_bits - 1, 0) for s in spec.bundle.slots)
-        bundle = Bundle(slots, Encoding(()), Encoding(()))
-    return ProgramFormat(spec.word_bits, queues=queues, tables=spec.tables, bundle=bundle)
+        slots = tuple(encodings.WordBits(s.unit.text, spec.word_bits - 1, 0) for s in spec.bundle.slots)
+        bundle = encodings.Bundle(slots, encodings.Encoding(()), encodings.Encoding(()))
+    return encodings.ProgramFormat(spec.word_bits, queues=queues, tables=spec.tables, bundle=bundle)
 
 
-def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]:
+def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[encodings.TokenQueue, ...]:
     """Return the queues. Two units have one in each direction. Raises: SpecProblem."""
-    found: list[TokenQueue] = []
+    found: list[encodings.TokenQueue] = []
     for queue in spec.queues:
         for unit in (queue.giver, queue.taker):
             _check_unit(unit, units)
@@ -99,22 +88,24 @@ def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]
             why = "its own instructions in order" if giver == taker else "one queue in each direction"
             said = f"a unit has {why}: `from: {giver}, to: {taker}` is not a queue"
             raise SpecProblem.of("tokens-queue", said, queue.taker.span)
-        found.append(TokenQueue(giver, taker, queue.depth))
+        found.append(encodings.TokenQueue(giver, taker, queue.depth))
     return tuple(found)
 
 
-def _end(spec: ProgramSpec, program: ProgramFormat, units: Collection[str]) -> ProgramEnd | None:
+def _end(
+    spec: ProgramSpec, program: encodings.ProgramFormat, units: Collection[str]
+) -> encodings.ProgramEnd | None:
     """Return the words at the end of a program, which must only make their unit wait. Raises: SpecProblem."""
     if spec.end is None:
         return None
     unit, written = spec.end
     _check_unit(unit, units)
-    encoding = Encoding(resolve_words(written, {}, spec.word_bits), written.span)
+    encoding = encodings.Encoding(resolve_words(written, {}, spec.word_bits), written.span)
     taken = [q for q in program.tokens_of(unit.text) if q.kind == "pop"]
     for part in encoding.fields:
-        if isinstance(part.holds, Quantity):
+        if isinstance(part.holds, encodings.Quantity):
             check_known(part, part.holds, taken, "the end of a program")
-    return ProgramEnd(unit.text, encoding)
+    return encodings.ProgramEnd(unit.text, encoding)
 
 
 def _check_unit(unit: ScalarNode, units: Collection[str]) -> None:
@@ -129,20 +120,21 @@ def _check_unit(unit: ScalarNode, units: Collection[str]) -> None:
 # slots: [{unit: load, bits: 39..0}, {unit: mac, bits: 53..40}]   two instructions in one word
 
 
-def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
+def resolve_bundle(spec: BundleSpec, program: encodings.ProgramFormat) -> encodings.Bundle:
     """Return the bundle: slots, constant fields, and the word of a loop. Raises: SpecProblem."""
     if program.issue or program.queues or program.end is not None:
         said = "words with slots are performed one after the other, and `issue`, `tokens` and `end` are not"
         raise SpecProblem.of("encoding-issue", said, spec.span, help="leave out one of the two")
     slots = tuple(
-        WordBits(s.unit.text, *read_bits(s.bits, {}, program.word_bits), s.bits.span) for s in spec.slots
+        encodings.WordBits(s.unit.text, *read_bits(s.bits, {}, program.word_bits), s.bits.span)
+        for s in spec.slots
     )
     marks = _one_word(spec.marks, program, (), "the words with slots")
     _check_slots(slots, marks)
     loop = None
     if spec.loop is not None:
-        loop = _one_word(spec.loop, program, (TRIPS, LOOPED), "a loop")
-        if missing := [q for q in (TRIPS, LOOPED) if q not in loop.quantities]:
+        loop = _one_word(spec.loop, program, (encodings.TRIPS, encodings.LOOPED), "a loop")
+        if missing := [q for q in (encodings.TRIPS, encodings.LOOPED) if q not in loop.quantities]:
             said = f"no field of `loop` holds `{missing[0]}`"
             advice = f"add a field with `holds: {missing[0]}`"
             raise SpecProblem.of("encoding-incomplete", said, spec.loop.span, help=advice)
@@ -153,18 +145,20 @@ def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
             said = "the word of a loop and one with slots can be the same"
             advice = "give `marks` and `loop` constants that differ in the same bits"
             raise SpecProblem.of("encoding-ambiguous", said, spec.loop.span, help=advice)
-    return Bundle(slots, marks, loop)
+    return encodings.Bundle(slots, marks, loop)
 
 
-def _one_word(spec: EncodingSpec, program: ProgramFormat, held: tuple[Quantity, ...], what: str) -> Encoding:
-    encoding = Encoding(resolve_words(spec, {}, program.word_bits), spec.span)
+def _one_word(
+    spec: EncodingSpec, program: encodings.ProgramFormat, held: tuple[encodings.Quantity, ...], what: str
+) -> encodings.Encoding:
+    encoding = encodings.Encoding(resolve_words(spec, {}, program.word_bits), spec.span)
     for part in encoding.fields:
-        if isinstance(part.holds, Quantity):
+        if isinstance(part.holds, encodings.Quantity):
             check_known(part, part.holds, held, what)
     return encoding
 
 
-def _check_slots(slots: tuple[WordBits, ...], marks: Encoding) -> None:
+def _check_slots(slots: tuple[encodings.WordBits, ...], marks: encodings.Encoding) -> None:
     """Refuse slots that share bits, and slots of one unit that differ in width. Raises: SpecProblem."""
     taken = [(f.high, f.low) for f in marks.fields] + [(s.high, s.low) for s in slots]
     for number, slot in enumerate(slots, len(marks.fields)):
@@ -210,7 +204,7 @@ class PartialMachine:
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
     model: ModelFigures = MODEL
-    program: ProgramFormat | None = None
+    program: encodings.ProgramFormat | None = None
     levels: tuple[ExecutionLevel, ...] = ()
     host: str = ""
     summary: str = ""

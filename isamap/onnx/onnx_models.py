@@ -17,21 +17,13 @@ import numpy as np
 
 from isamap.driver.options import given_count, given_flag
 from isamap.driver.request import MAX_THREADS
+from isamap.graph import model_library as library
 from isamap.graph.elementwise_fusion import Fuse, fuse_steps
 from isamap.graph.graph import Array, Model
 from isamap.graph.host_fallback import host_of, reads_signed_bytes_only
 from isamap.graph.importing import Imported, Trace, lower_model
 from isamap.graph.layers import ReferenceValue
 from isamap.graph.making import Value
-from isamap.graph.model_library import (
-    MAX_DEVICES,
-    CompiledModel,
-    ModelOptions,
-    compile_whole,
-    fuse_of,
-    refuse_both,
-    warnings_of,
-)
 from isamap.graph.partition import METHODS, Method
 from isamap.graph.quantising import HALF
 from isamap.graph.sizes import Given
@@ -114,7 +106,7 @@ def compile_model(
     devices: int = 1,
     host: str | None = None,
     transform: bool = False,
-) -> CompiledModel:
+) -> library.CompiledModel:
     """Return a model, from a file or imported, compiled for a machine.
 
     `sizes` gives open sizes a number, or a range such as (1, 64) or "1..64@1,16". `constants` gives inputs a value
@@ -129,14 +121,14 @@ def compile_model(
     if fusion not in METHODS:
         said = f"`fusion` is {', '.join(METHODS)}, not `{fusion}`"
         raise UsageProblem.of("argument-mismatch", said)
-    how = ModelOptions(
+    how = library.ModelOptions(
         machine, heuristic, limit_s, jobs=1,
         threads=given_count("threads", threads, 1, MAX_THREADS),
-        devices=given_count("devices", devices, 1, MAX_DEVICES),
+        devices=given_count("devices", devices, 1, library.MAX_DEVICES),
         host=host_of(host, machine), transform=given_flag("transform", transform),
     )  # fmt: skip
-    refuse_both(how)
-    fuse = fuse_of(fusion, how)
+    library.refuse_both(how)
+    fuse = library.fuse_of(fusion, how)
     found = (
         model
         if isinstance(model, Imported)
@@ -144,7 +136,7 @@ def compile_model(
             model, sizes=sizes, constants=constants, fuse=fuse, signed=reads_signed_bytes_only(how.machine)
         )
     )
-    return compile_whole(found.whole(), how, jobs, apart=True, warnings=warnings_of(fuse))
+    return library.compile_whole(found.whole(), how, jobs, apart=True, warnings=library.warnings_of(fuse))
 
 
 class OnnxReference:

@@ -15,9 +15,8 @@ from typing import cast
 
 from sympy import Add, Expr, Integer, Max, Min, Mod, Mul, Symbol, ceiling, floor, nan
 
-from isamap.ir import Index
+from isamap.ir import Atom, Element, FloorDiv, Index, MinMax
 from isamap.ir import index as ir
-from isamap.ir.index import Atom, Element, FloorDiv, MinMax
 from isamap.plan.access_counts import Convention, count_fused, levels_of
 from isamap.plan.loop_nest import CountedOperand, LoopNest, NestLoop, Subscript, axes_of
 from isamap.source.records import dataclass

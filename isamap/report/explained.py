@@ -24,17 +24,10 @@ from isamap.machine import Machine
 from isamap.plan.problem import Problem, chosen_options
 from isamap.plan.schedule import PROVEN, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
+from isamap.report import roofline
 from isamap.report.columns import Row, align, indent, percent_text
 from isamap.report.mappings import time_text
 from isamap.report.nest_tree import NestTree, nest_tree, registers_text, stationary_text, tree_json, tree_rows
-from isamap.report.roofline import (
-    Roofline,
-    roofline_json,
-    roofline_picture,
-    roofline_rows,
-    roofline_sentence,
-    rooflines,
-)
 from isamap.source import add_up, dataclass
 
 # A part that takes less than this share of the time is not named.
@@ -195,7 +188,7 @@ class Explained:
     problem: Problem
     trees: tuple[NestTree, ...]
     spent: tuple[TimeShares, ...]
-    roofs: tuple[Roofline, ...]
+    roofs: tuple[roofline.Roofline, ...]
     runners: tuple[Runner, ...]
 
     @property
@@ -224,7 +217,7 @@ class Explained:
 
     def svg(self) -> str:
         """Return the roofline as an SVG picture."""
-        return roofline_picture(f"{self.problem.kernel} on {self.problem.machine}", self.roofs).svg()
+        return roofline.roofline_picture(f"{self.problem.kernel} on {self.problem.machine}", self.roofs).svg()
 
 
 def explain_schedule(
@@ -247,7 +240,7 @@ def explain_schedule(
             for nest, time in zip(problem.nests, times, strict=True)
             if time is not None and nest.statement in mappings
         ),
-        rooflines(schedule, problem, times),
+        roofline.rooflines(schedule, problem, times),
         tuple(runners),
     )
 
@@ -269,8 +262,8 @@ def explained_text(explained: Explained) -> str:
             rows = spent_rows(spent)
             parts.append(f"time of statement {spent.statement}\n{indent(align(rows, right=(1, 2)))}")
     for roof in explained.roofs:
-        head = f"roofline of statement {roof.statement}: {roofline_sentence(roof)}"
-        parts.append(f"{head}\n{indent(align(roofline_rows(roof), right=(1, 2, 3, 4)))}")
+        head = f"roofline of statement {roof.statement}: {roofline.roofline_sentence(roof)}"
+        parts.append(f"{head}\n{indent(align(roofline.roofline_rows(roof), right=(1, 2, 3, 4)))}")
     if explained.runners:
         rows = runner_rows(explained.runners)
         shown = align(rows, right=(0, 1, 2)) + (f"\n{note}" if (note := explained.cheaper_note) else "")
@@ -284,7 +277,7 @@ def explained_json(explained: Explained) -> dict[str, object]:
         "bound": explained.sentence,
         "trees": [tree_json(tree) for tree in explained.trees],
         "time": [spent_json(spent) for spent in explained.spent],
-        "rooflines": [roofline_json(roof) for roof in explained.roofs],
+        "rooflines": [roofline.roofline_json(roof) for roof in explained.roofs],
         "runners_up": runners_json(explained.runners),
         "runners_up_note": explained.cheaper_note,
     }

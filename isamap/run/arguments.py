@@ -52,11 +52,7 @@ def _float_value(name: str, dtype: DType, given: object) -> float:
     is_infinity = rounded == value and whole_number(given) is None
     if isfinite(rounded) or isnan(value) or is_infinity:
         return rounded
-    raise _refuse_argument(name, dtype, _limits(dtype), given)
-
-
-def _limits(dtype: DType) -> str:
-    return f"a number from {-dtype.largest:.6g} to {dtype.largest:.6g}"
+    raise _refuse_argument(name, dtype, f"a number from {-dtype.largest:.6g} to {dtype.largest:.6g}", given)
 
 
 def _refuse_argument(name: str, dtype: DType, expected: str, given: object) -> UsageProblem:

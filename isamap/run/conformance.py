@@ -22,21 +22,10 @@ from isamap.emit.conformance_source import EncodedForm, check_source, free_axes,
 from isamap.ir import Operand
 from isamap.machine import EmitCall, EmitSteps, Machine, at_one_length, detect_features, load_machine
 from isamap.machine.allowed import emulators, families, permission_numbers
+from isamap.run import toolchain
 from isamap.run.blame import Emissions
 from isamap.run.child import ChildLimits, ChildProgram, Emulator, NotSetUp, RunProblem, run_child, shared_file
 from isamap.run.conformance_cases import InstructionTrial, difference, encodings, is_tame, make_cases
-from isamap.run.toolchain import (
-    COMPILERS,
-    CROSS,
-    ENVIRONMENT,
-    PROGRAMS,
-    CompilerRefused,
-    ServedProgram,
-    build,
-    check_syntax,
-    find_compiler,
-    installed_compilers,
-)
 from isamap.source import Diagnostic, MissingTool, dataclass, replace
 from isamap.source.cache import digest as content_digest
 from isamap.source.cache import recall_content, remember_content
@@ -125,9 +114,9 @@ def check_calls(word: str, digest: str) -> str:
     Raises: MissingTool without a compiler for the processor, or where it says nothing of a call;
     CompilerRefused, which names the instructions to blame.
     """
-    found = [text for c in installed_compilers() for text in (*c.command, c.version)]
-    key = content_digest("calls", __version__, digest, os.environ.get(ENVIRONMENT, ""), *found)
-    if (known := recall_content(PROGRAMS, key)) is not None:
+    found = [text for c in toolchain.installed_compilers() for text in (*c.command, c.version)]
+    key = content_digest("calls", __version__, digest, os.environ.get(toolchain.ENVIRONMENT, ""), *found)
+    if (known := recall_content(toolchain.PROGRAMS, key)) is not None:
         return known.decode(errors="replace")
     machine = at_one_length(load_machine(word))
     machine = replace(machine, instructions={**machine.instructions, **machine.hints})
@@ -142,20 +131,22 @@ def check_calls(word: str, digest: str) -> str:
         for encoded in encodings(entry.instruction, rng)[:1]:
             forms.append(EncodedForm(len(forms), entry, tuple(encoded.items()), is_bare=reason is not None))
     version = _read_by_compiler(machine, tuple(forms)) if forms else ""
-    remember_content(PROGRAMS, key, version)
+    remember_content(toolchain.PROGRAMS, key, version)
     return version
 
 
 def _read_by_compiler(machine: Machine, forms: tuple[EncodedForm, ...]) -> str:
     """Return the version of the compiler that accepts the calls. Raises: as `check_calls`."""
     target, architecture = machine.target, _architecture(machine)
-    selected = CROSS if architecture else None
-    compiler = find_compiler(target.flags, target.toolchains, selected, target.features)
+    selected = toolchain.CROSS if architecture else None
+    compiler = toolchain.find_compiler(target.flags, target.toolchains, selected, target.features)
     emissions = Emissions(machine, {f"check_{form.number}": form.entry.name for form in forms})
     text = check_source(machine, forms, model=False)
     try:
-        check_syntax(compiler, (*architecture, *target.flags), "check.c", text, emissions, _CALLS_SECONDS)
-    except CompilerRefused as refused:
+        toolchain.check_syntax(
+            compiler, (*architecture, *target.flags), "check.c", text, emissions, _CALLS_SECONDS
+        )
+    except toolchain.CompilerRefused as refused:
         if any(d.span is not None for d in refused.diagnostics):
             raise
         raise MissingTool(*refused.diagnostics) from None
@@ -199,29 +190,29 @@ def _compile(
     target: tuple[str, ...] | None,
 ) -> ChildProgram:
     flags = _MODEL_FLAGS if model else machine.target.flags
-    allowed = COMPILERS if model else machine.target.toolchains
+    allowed = toolchain.COMPILERS if model else machine.target.toolchains
     features = () if model else machine.target.features
-    found = find_compiler(flags, allowed, CROSS if target else compiler, features)
+    found = toolchain.find_compiler(flags, allowed, toolchain.CROSS if target else compiler, features)
 
     def library(forms: tuple[EncodedForm, ...]) -> Path:
         owners = {f"check_{form.number}": form.entry.name for form in forms}
         emissions = None if model else Emissions(machine, owners)
-        served = None if target is None else ServedProgram(target, tuple(owners), tuple(features))
+        served = None if target is None else toolchain.ServedProgram(target, tuple(owners), tuple(features))
         files = {"check.c": check_source(machine, forms, model)}
         # The semantics round every product: what a compiler fuses is not the description's fault.
-        return build(found, (*flags, "-ffp-contract=off"), files, "check.c", emissions, served)
+        return toolchain.build(found, (*flags, "-ffp-contract=off"), files, "check.c", emissions, served)
 
     try:
         return ChildProgram(f"the check of {machine.name}", library(forms), found.version)
-    except CompilerRefused as refused:
+    except toolchain.CompilerRefused as refused:
         raise _at_its_place(refused, forms, library) from None
 
 
 def _at_its_place(
-    refused: CompilerRefused,
+    refused: toolchain.CompilerRefused,
     forms: tuple[EncodedForm, ...],
     library: Callable[[tuple[EncodedForm, ...]], object],
-) -> CompilerRefused:
+) -> toolchain.CompilerRefused:
     """Return the compiler's error, at the place of an instruction that it rejects even alone.
 
     It names a place itself, unless it failed while it made code: then halves are tried, and halves of those.
@@ -233,17 +224,17 @@ def _at_its_place(
         try:
             library(half)
             forms = rest
-        except CompilerRefused:
+        except toolchain.CompilerRefused:
             forms = half
     (form,) = forms
     try:
         library(forms)
         return refused  # it accepts each alone
-    except CompilerRefused as alone:
+    except toolchain.CompilerRefused as alone:
         entry, first = form.entry, alone.diagnostics[0]
         said = f"{first.message}: `{entry.name}` alone is too much"
         help_ = "say it in other functions, or leave it out: the compiler may be wrong"
-        return CompilerRefused(replace(first, message=said, span=entry.span, help=help_))
+        return toolchain.CompilerRefused(replace(first, message=said, span=entry.span, help=help_))
 
 
 def _try_all(

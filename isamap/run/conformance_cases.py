@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isamap.ir import OPS, Assign, Call, Constraint, Index, Instruction, Loop, Operand, Param, Stmt
 from isamap.ir.bind import MAX_EXTENT
 from isamap.ir.dtypes import REORDERING, DType
-from isamap.ir.index import Index
 from isamap.ir.interpret import bind_all, execute_bound, interpret_magnitude
-from isamap.ir.nodes import Assign, Call, Constraint, Instruction, Loop, Operand, Param, Stmt
-from isamap.ir.ops import OPS
 from isamap.ir.walk import walk
 from isamap.source.records import dataclass
 

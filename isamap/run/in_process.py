@@ -22,18 +22,10 @@ import numpy as np
 from isamap.emit.c_interface import Interface
 from isamap.ir import DType
 from isamap.lower.program import Tensor
+from isamap.run import worker
 from isamap.run.arguments import CallArguments, PassedTensor, capsule_of, dlpack_code, make_call
 from isamap.run.child import report_permission
 from isamap.run.toolchain import Compiled, Compiler, build
-from isamap.run.worker import (
-    ThreadPool,
-    ask_permission,
-    functions_of,
-    load_library,
-    make_arguments,
-    private_memory,
-    unload,
-)
 from isamap.source.records import dataclass
 
 PAGE_BYTES = 2 << 20  # of x86-64, and of Arm with pages of 4 KiB; others are asked for what they have
@@ -45,7 +37,7 @@ def large_room(size_bytes: int) -> ctypes.Array[Any]:
     if size_bytes < LEAST_BYTES:
         return ctypes.create_string_buffer(max(size_bytes, 1))
     pages = -(-size_bytes // PAGE_BYTES)
-    room = private_memory((pages + 1) * PAGE_BYTES, large_pages=True)
+    room = worker.private_memory((pages + 1) * PAGE_BYTES, large_pages=True)
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
     return (ctypes.c_char * size_bytes).from_buffer(room, -start % PAGE_BYTES)
 
@@ -147,7 +139,7 @@ class InProcess:
         """Return the arguments of a call, their address, and the size of the workspace. Raises: UsageProblem."""
         _, workspace_bytes = self._load()
         call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
-        arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
+        arguments = worker.make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
         pointer = ctypes.addressof(arguments)
         return _Held(call, arguments), pointer, workspace_bytes(pointer)
 
@@ -167,14 +159,14 @@ class InProcess:
         with self._loading:
             if self._functions is None:
                 for component in self.compiled.permissions:
-                    if not ask_permission(component):
+                    if not worker.ask_permission(component):
                         raise report_permission()
                 if self.compiled.pool is not None and self._threads > 1:
-                    self._pool = ThreadPool(str(self.compiled.pool), self._threads)
-                library = load_library(str(self.compiled.library))
-                self._functions = functions_of(library, self.compiled.interface.name)
+                    self._pool = worker.ThreadPool(str(self.compiled.pool), self._threads)
+                library = worker.load_library(str(self.compiled.library))
+                self._functions = worker.functions_of(library, self.compiled.interface.name)
                 # Calls hold this object: none runs when it goes. At the process's end the system does it.
-                finalize(self, unload, library).atexit = False
+                finalize(self, worker.unload, library).atexit = False
             return self._functions
 
     def _take_room(self, needed: int) -> Any:

@@ -18,12 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir.dtypes import DType
+from isamap.ir import Axis, DType, Expr, Index, Instruction, Loop, Read, convert
 from isamap.ir.evaluate import Env, box_points, evaluate_expr, evaluate_index, make_value
-from isamap.ir.index import Index
 from isamap.ir.interpret import bind_all, execute_bound
-from isamap.ir.nodes import Axis, Expr, Instruction, Loop, Read
-from isamap.ir.rounding import convert
 from isamap.ir.walk import map_reads
 from isamap.match import AxisGroup, Mapping, Pattern
 from isamap.match.patterns.padding import Fills, Shown, neutral_fills

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from isamap.ir import NUMERICS, Index
 from isamap.ir import nodes as ir
-from isamap.ir.dtypes import NUMERICS
 from isamap.ir.functions import Function
-from isamap.ir.index import Index
 from isamap.source.records import dataclass, field
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free, resolve_operand, resolve_placement, resolve_statement

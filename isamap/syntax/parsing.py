@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import cast
 
-from isamap.ir.dtypes import F64, DType
-from isamap.ir.nodes import ConstantDecl, Expr, Kernel, MemoryDecl, Module, Routine
+from isamap.ir import F64, ConstantDecl, DType, Expr, Kernel, MemoryDecl, Module, Routine
 from isamap.ir.verify import check_view, verify
 from isamap.source import IsamapError, Source, Span, TypeProblem, fields, is_digits, replace
 from isamap.source.cache import digest, program_state, recall_or_make

@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Literal
 
-from isamap.ir.dtypes import DTYPES, DType
+from isamap.ir import DTYPES, DType, Index, Module, Operand, Param
 from isamap.ir.functions import Function
-from isamap.ir.index import Index
-from isamap.ir.nodes import Module, Operand, Param
 from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem, dataclass, field, replace
 from isamap.syntax import ast
 from isamap.syntax.hints import read_other_languages

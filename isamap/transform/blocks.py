@@ -21,10 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from isamap.ir import Assign, Axis, Index, Kernel, Loop, Operand, Read, Stmt
+from isamap.ir import Assign, Axis, Index, Kernel, Loop, Operand, Read, Stmt, substitute_stmt
 from isamap.ir.dependences import check_dependences
 from isamap.ir.facts import known_facts
-from isamap.ir.substitute import substitute_stmt
 from isamap.source import UsageProblem, dataclass, replace
 from isamap.transform import rewrite
 from isamap.transform.block_check import Samples, check_blocks

@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from isamap.ir.dtypes import BOOL
-from isamap.ir.index import ZERO, Index, product
-from isamap.ir.nodes import Assign, Axis, Call, Const, Expr, Kernel, Operand, Read
+from isamap.ir import BOOL, ZERO, Assign, Axis, Call, Const, Expr, Index, Kernel, Operand, Read, product
 from isamap.ir.walk import reads, symbols, walk
 from isamap.source.records import dataclass, field, replace
 from isamap.transform import rewrite

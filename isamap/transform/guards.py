@@ -14,10 +14,9 @@ from functools import reduce
 from itertools import product
 from math import gcd, lcm, prod
 
+from isamap.ir import ZERO, Facts, Index, Mod, index_max, index_min, is_nonnegative
 from isamap.ir import nodes as ir
 from isamap.ir.facts import inside_conditions
-from isamap.ir.index import ZERO, Index, Mod, index_max, index_min
-from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.substitute import substitute_expr, substitute_routine, substitute_stmt
 from isamap.ir.walk import conjuncts, symbols, with_parts
 from isamap.source import NoMapping, dataclass, field, replace

@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from isamap.ir import Call, Const, Expr, Index, Kernel, Read
-from isamap.ir.dtypes import BOOL, DType
+from isamap.ir import BOOL, Call, Const, DType, Expr, Facts, Index, Kernel, Read, is_nonnegative
 from isamap.ir.facts import FreeSizes, guard_facts, known_facts
-from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.walk import conjuncts, with_parts
 from isamap.source.records import replace
 from isamap.transform.statements import Statement

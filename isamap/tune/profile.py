@@ -17,17 +17,7 @@ from isamap.machine.processor import Cpu
 from isamap.source import Source, UsageProblem, dataclass, fields, is_dataclass, read_json, show_value
 from isamap.source.codec import hints_of
 from isamap.source.numbers import Spread
-from isamap.tune.measured_parameters import (
-    BandwidthFigure,
-    CacheFigure,
-    InstructionFigure,
-    PackingFigure,
-    PieceFigure,
-    RowFigure,
-    StreamFigure,
-    Unmeasured,
-    UnmeasuredPacking,
-)
+from isamap.tune import measured_parameters as parameters
 
 FORMAT = 1
 MOST = 1 << 53
@@ -45,25 +35,25 @@ class Profile:
     cpu: Cpu
     compiler: str
     when: str
-    instructions: tuple[InstructionFigure, ...]
-    bandwidths: tuple[BandwidthFigure, ...] = ()
-    packing: tuple[PackingFigure, ...] = ()
+    instructions: tuple[parameters.InstructionFigure, ...]
+    bandwidths: tuple[parameters.BandwidthFigure, ...] = ()
+    packing: tuple[parameters.PackingFigure, ...] = ()
     thread_start: Spread | None = None
-    caches: tuple[CacheFigure, ...] = ()
-    rows: tuple[RowFigure, ...] = ()
-    unmeasured_rows: tuple[Unmeasured, ...] = ()
-    streams: StreamFigure | None = None
-    unmeasured_streams: Unmeasured | None = None
-    pieces: PieceFigure | None = None
-    unmeasured_pieces: Unmeasured | None = None
-    unmeasured_packing: tuple[UnmeasuredPacking, ...] = ()
+    caches: tuple[parameters.CacheFigure, ...] = ()
+    rows: tuple[parameters.RowFigure, ...] = ()
+    unmeasured_rows: tuple[parameters.Unmeasured, ...] = ()
+    streams: parameters.StreamFigure | None = None
+    unmeasured_streams: parameters.Unmeasured | None = None
+    pieces: parameters.PieceFigure | None = None
+    unmeasured_pieces: parameters.Unmeasured | None = None
+    unmeasured_packing: tuple[parameters.UnmeasuredPacking, ...] = ()
 
     @cached_property
     def digest(self) -> str:
         """The sha256 of the profile's content."""
         return _digest(_content(self))
 
-    def figure(self, instruction: str) -> tuple[InstructionFigure, ...]:
+    def figure(self, instruction: str) -> tuple[parameters.InstructionFigure, ...]:
         """Return the measured times of an instruction, one record for each combination of its parameters."""
         return tuple(f for f in self.instructions if f.instruction == instruction)
 
@@ -172,9 +162,9 @@ def _record_json(record: Any) -> dict[str, Any]:
         for name, (value, usual) in stored.items()
         if value != usual or name in _ALWAYS
     }
-    if isinstance(record, BandwidthFigure):
+    if isinstance(record, parameters.BandwidthFigure):
         found[_DERIVED] = _short(1 / _short(record.ns_per_byte.least))
-    if isinstance(record, RowFigure) and record.hinted_swept_count:
+    if isinstance(record, parameters.RowFigure) and record.hinted_swept_count:
         found["hinted_swept_ns"] = _short(record.hinted_swept_ns)
     return found
 

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from isamap.hw_specs import profile_path, shipped_machines
 from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.processor import Cpu, this_cpu
+from isamap.source import OnlyWarned, Source, UsageProblem, cannot_write, read_limited, replace_file
 from isamap.source.cache import private_folder
-from isamap.source.diagnostic import OnlyWarned, Source, UsageProblem
-from isamap.source.files import cannot_write, read_limited, replace_file
 from isamap.tune.profile import Profile, parse_profile, print_profile
 
 if TYPE_CHECKING:

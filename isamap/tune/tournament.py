@@ -20,16 +20,8 @@ from isamap.machine import Machine
 from isamap.machine.processor import this_cpu
 from isamap.plan.protocols import Evaluation, Trial
 from isamap.source import OnlyWarned, dataclass, field
+from isamap.tune import measured
 from isamap.tune.evaluating import schedule_text
-from isamap.tune.measured import (
-    FEWEST_CALLS,
-    SECONDS,
-    MeasuredEvaluator,
-    MeasuredSchedule,
-    check_here,
-    check_processor,
-    make_contender,
-)
 from isamap.tune.winners import Rounds, Winners
 
 ROUNDS = 9
@@ -63,7 +55,7 @@ class Tournament:
     question: str
     stop: float = inf
     count: int = ROUNDS
-    seconds: float = SECONDS
+    seconds: float = measured.SECONDS
     name: str = "measured"
     played: dict[int, Mapping[str, float]] = field(default_factory=dict[int, Mapping[str, float]])
     """The rounds that this object has played, which are there also where none can be kept."""
@@ -87,7 +79,7 @@ class Tournament:
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
         """Return the versions on which results depend: compiler and processor."""
-        return MeasuredEvaluator().depends_on(machine)
+        return measured.MeasuredEvaluator().depends_on(machine)
 
     def rounds(self) -> Rounds:
         """Return the stored rounds."""
@@ -126,19 +118,19 @@ class Tournament:
             self.winners.add_round(self.question, number, costs)
 
 
-def _warm_contenders(trials: Sequence[Trial]) -> dict[str, MeasuredSchedule]:
+def _warm_contenders(trials: Sequence[Trial]) -> dict[str, measured.MeasuredSchedule]:
     """Return the programs of trials, each called a few times. Raises: MissingTool if the machine is not here."""
     for machine in {trial.machine.name: trial.machine for trial in trials}.values():
-        check_here(machine)
-    contenders = {schedule_digest(trial): make_contender(trial) for trial in trials}
+        measured.check_here(machine)
+    contenders = {schedule_digest(trial): measured.make_contender(trial) for trial in trials}
     for contender in contenders.values():
-        contender.run(FEWEST_CALLS)
+        contender.run(measured.FEWEST_CALLS)
     return contenders
 
 
 def play_there(away: Away) -> Mapping[str, float]:
     """Return the costs of a round that another computer requested. Raises: MissingTool, UsageProblem."""
-    check_processor(away.processor)
+    measured.check_processor(away.processor)
     return {name: one.turn(away.seconds) for name, one in _warm_contenders(away.trials).items()}
 
 

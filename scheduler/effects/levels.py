@@ -18,18 +18,9 @@ from math import prod
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.deciding import tiling as tilings
 from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.space import Space, issues_along
-from isamap.scheduler.deciding.tiling import (
-    Tiling,
-    by_stage,
-    extent_of,
-    loops,
-    reloads,
-    rows_held,
-    usable_bytes,
-    whole_bytes,
-)
 from isamap.scheduler.effects.residence import holds_all, starts
 from isamap.scheduler.effects.shared_lines import line_bytes_of, shared_by_copies
 from isamap.source.records import dataclass
@@ -48,7 +39,7 @@ from isamap.source.records import dataclass
 # Where it errs: the lines that are written back take as long as those that come.
 
 
-def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
+def partial_lines(tiling: tilings.Tiling, operand: TileOperand, cache: Cache) -> Cost:
     """Return how often a cache loads a line of an operand in place, while loops advance along its rows."""
     space = tiling.space
     if 0 not in space.stage_values(operand):
@@ -67,7 +58,7 @@ def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
         return Const(1)
     if any(axis.is_reduction and axis.name == operand.layout.dense_axis for axis in space.axes):
         # Rows beyond the cache's capacity evict each other.
-        held = rows_held(operand, cache)
+        held = tilings.rows_held(operand, cache)
         (along,) = (axis for axis in space.axes if axis.name == operand.layout.dense_axis)
         rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
         if not held or not rows:
@@ -79,19 +70,19 @@ def partial_lines(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     return _by_pieces(tiling, operand, operand.layout.dense_axis, 1, cache)
 
 
-def _by_pieces(tiling: Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:
+def _by_pieces(tiling: tilings.Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:
     """Return how often a cache loads a line while loops advance along other axes and may evict it."""
     axis = next((a for a in tiling.space.register_axes if a.name == along), None)
     bytes_apart = step * operand.layout.tensor_bytes
     if axis is None or axis.tile * bytes_apart >= cache.line_bytes:
         return Const(1)
-    held, room = rows_held(operand, cache), usable_bytes(cache)
+    held, room = tilings.rows_held(operand, cache), tilings.usable_bytes(cache)
     lines = room // cache.line_bytes
     whole = -(-axis.extent * bytes_apart // cache.line_bytes)
     found: Cost = Const(1)
-    around, inside = (loop for loop in loops(tiling) if loop.axis == axis.name)
+    around, inside = (loop for loop in tilings.loops(tiling) if loop.axis == axis.name)
     for loop, pieces in ((around, tiling.blocks[axis.name]), (inside, tiling.steps[axis.name])):
-        rows = [extent_of(tiling.space, a, loop.inside) for a in operand.axes if a != axis.name]
+        rows = [tilings.extent_of(tiling.space, a, loop.inside) for a in operand.axes if a != axis.name]
         each = Threshold(pieces, whole, Const(1), times(1 / whole, pieces))
         gone = Threshold(loop.body_bytes, room, found, each)
         found = Threshold(times(*rows), min(held or lines, lines), gone, each)
@@ -121,10 +112,10 @@ class Misses:
     costs: tuple[Cost, ...]
 
 
-def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
+def misses(tiling: tilings.Tiling, problem: Problem) -> tuple[Misses, ...]:
     """Return the misses of each cache that is too small for all tensors, the nearest first."""
     space = tiling.space
-    nest = loops(tiling)
+    nest = tilings.loops(tiling)
     found: list[Misses] = []
     for level, (source, bandwidth) in enumerate(sources(problem)):
         cache = problem.caches[level]
@@ -138,7 +129,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
             lines += map(Const, fresh_ns)
         else:
             for operand in operands:
-                loads = reloads(space, operand, nest, nearer)
+                loads = tilings.reloads(space, operand, nest, nearer)
                 lines.append(
                     _miss_time(space, operand, loads, partial_lines(tiling, operand, cache), bandwidth)
                 )
@@ -157,7 +148,7 @@ def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandw
     """
     if operand.staging.fresh_bytes <= max(c.capacity_bytes for c in nearer):
         return 0.0
-    return (2 if operand.is_accumulator else 1) * whole_bytes(space, operand)[0] / bandwidth
+    return (2 if operand.is_accumulator else 1) * tilings.whole_bytes(space, operand)[0] / bandwidth
 
 
 def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
@@ -193,7 +184,7 @@ def _add_levels(missed: Iterable[tuple[Misses, float]]) -> Iterator[tuple[Misses
         before_ns = factor / level.bandwidth
 
 
-def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:
+def copying_afar(tiling: tilings.Tiling, operand: TileOperand, problem: Problem) -> float:
     """Return how long copies read an operand from a distant memory, or write results there, or 0 for the first cache.
 
     No other work hides these copies, because computing starts after them. An iteration of ordered loops may fit
@@ -208,10 +199,10 @@ def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> floa
         _fresh_ns(space, operand, problem.caches[: level + 1], behind)
         for level, (_, behind) in enumerate(sources(problem))
     )
-    return max((ways * whole_bytes(space, operand)[0] / bandwidth if bandwidth else 0.0, *fresh_ns))
+    return max((ways * tilings.whole_bytes(space, operand)[0] / bandwidth if bandwidth else 0.0, *fresh_ns))
 
 
-def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+def copying_shared(tiling: tilings.Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Return the load time of lines that copies of an input read twice, because two parts share them.
 
     Units: nanoseconds.
@@ -248,11 +239,11 @@ def _miss_time(
     `again` is how often a line read in place is loaded while it is used.
     """
     ways = 2 if operand.is_accumulator else 1
-    direct_bytes, staged_bytes = whole_bytes(space, operand)
+    direct_bytes, staged_bytes = tilings.whole_bytes(space, operand)
     direct = times(ways * direct_bytes / bandwidth, *loads[0], again)
     if direct_bytes == staged_bytes and loads[0] is loads[1] and isinstance(again, Const):
         return direct
-    return by_stage(space, operand, direct, times(ways * staged_bytes / bandwidth, *loads[1]))
+    return tilings.by_stage(space, operand, direct, times(ways * staged_bytes / bandwidth, *loads[1]))
 
 
 # --- fill buffers ---------------------------------------------------------------------------------------

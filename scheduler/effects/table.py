@@ -25,26 +25,11 @@ from collections.abc import Callable, Iterator
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Cost, largest, total
 from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.scheduler.effects import copying
+from isamap.scheduler.effects import effect as effects
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import exposed_loads
-from isamap.scheduler.effects.copying import (
-    barriers,
-    least_loads_and_copies,
-    least_packing,
-    packing_time,
-    waits,
-)
 from isamap.scheduler.effects.cores_and_lanes import idle_cores, lane_waits, work_of_residents
-from isamap.scheduler.effects.effect import (
-    Context,
-    Effect,
-    EffectParameter,
-    EffectTime,
-    each_input,
-    each_operand,
-    each_result,
-    whole,
-)
 from isamap.scheduler.effects.least import StorageChoice, list_ways
 from isamap.scheduler.effects.levels import buffers_filled, one_after_another
 from isamap.scheduler.effects.overlapping import exposed_parts, least_leak
@@ -61,13 +46,15 @@ from isamap.source import add_up, dataclass
 # --- figures that a machine may state ---------------------------------------------------------------------
 
 
-def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> EffectParameter:
+def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> effects.EffectParameter:
     """Return the parameter of that name which links may state in `rows`."""
-    return EffectParameter(f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind)))
+    return effects.EffectParameter(
+        f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind))
+    )
 
 
-CACHES = EffectParameter("a cache", lambda problem: bool(problem.caches))
-ALONE = EffectParameter(
+CACHES = effects.EffectParameter("a cache", lambda problem: bool(problem.caches))
+ALONE = effects.EffectParameter(
     "a unit that has its registers to itself",
     lambda problem: (
         not problem.nests  # mappings are not found yet: floors ask each operand
@@ -79,7 +66,7 @@ ALONE = EffectParameter(
         )
     ),
 )
-FLOWS = EffectParameter(
+FLOWS = effects.EffectParameter(
     "a unit that moves what is in a scratchpad",
     lambda problem: any(
         o.staging.flow is not None or o.staging.arrives_ns
@@ -88,31 +75,31 @@ FLOWS = EffectParameter(
         for o in option.operands
     ),
 )
-STREAMS = EffectParameter("`streams`", lambda problem: problem.memory_streams is not None)
-TRANSLATION = EffectParameter("`tlb`", lambda problem: problem.tlb.miss_ns > 0)
-LOOPS = EffectParameter(
+STREAMS = effects.EffectParameter("`streams`", lambda problem: problem.memory_streams is not None)
+TRANSLATION = effects.EffectParameter("`tlb`", lambda problem: problem.tlb.miss_ns > 0)
+LOOPS = effects.EffectParameter(
     "`turn_ns`, `unrolled_ns` or `unrolled_issue_ns` of `loops`",
     lambda problem: any((problem.loops.turn_ns, problem.loops.unrolled_ns, problem.loops.unrolled_issue_ns)),
 )
-FILLED = EffectParameter(
+FILLED = effects.EffectParameter(
     "`fill_count` of `rows` of the link into the nearest cache",
     lambda problem: any(rows.fill_count for rows in problem.rows_behind[:1]),
 )
-UNEVEN = EffectParameter(
+UNEVEN = effects.EffectParameter(
     "`sector_bytes` or `interleave_bytes` of a memory that lanes access",
     lambda problem: problem.barrier_ns > 0 or bool(problem.private),
 )
-RESIDENTS = EffectParameter("`residents` of a level", lambda problem: problem.residents > 1)
-CORES = EffectParameter("`at_once` of a level", lambda problem: bool(problem.private))
-BARRIERS = EffectParameter("`barrier_ns` of a level", lambda problem: problem.barrier_ns > 0)
+RESIDENTS = effects.EffectParameter("`residents` of a level", lambda problem: problem.residents > 1)
+CORES = effects.EffectParameter("`at_once` of a level", lambda problem: bool(problem.private))
+BARRIERS = effects.EffectParameter("`barrier_ns` of a level", lambda problem: problem.barrier_ns > 0)
 WITH_ROWS = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
 BEGUN = _of_rows("`start_ns` or `swept_ns`", lambda rows: rows.start_ns + rows.swept_ns)
 BEGUN_AGAIN = _of_rows("`again_ns`", lambda rows: rows.again_ns)
-EVICTED = EffectParameter(
+EVICTED = effects.EffectParameter(
     "`crowded_piece_ns` of `rows` of the link into the nearest cache",
     lambda problem: any(rows.crowded_piece_ns for rows in problem.rows_behind[:1]),
 )
-CROWDED = EffectParameter(
+CROWDED = effects.EffectParameter(
     "`crowded_ns` of `rows` of the link into the nearest cache",
     lambda problem: any(rows.crowded_ns for rows in problem.rows_behind[:1]),
 )
@@ -120,128 +107,131 @@ CROWDED = EffectParameter(
 # --- formulas of what several effects have together -------------------------------------------------------
 
 
-def _traffic(context: Context) -> Iterator[EffectTime]:
+def _traffic(context: effects.Context) -> Iterator[effects.EffectTime]:
     """Yield the time of cache misses, for each memory that serves them."""
     for level in context.missed:
         for operand, cost in zip(context.option.operands, level.costs, strict=True):
-            yield EffectTime(cost, operand.name, level.source)
+            yield effects.EffectTime(cost, operand.name, level.source)
 
 
-def _copy_parts(context: Context) -> Iterator[EffectTime]:
+def _copy_parts(context: effects.Context) -> Iterator[effects.EffectTime]:
     """Yield the time of units that copy concurrently."""
     for unit, costs in context.moved:
         for operand, cost in zip(context.option.operands, costs, strict=True):
-            yield EffectTime(cost, operand.name, unit)
+            yield effects.EffectTime(cost, operand.name, unit)
 
 
-def _streams_and_computing(context: Context) -> Cost:
+def _streams_and_computing(context: effects.Context) -> Cost:
     from_memory = total(cost for level in context.missed[-1:] for cost in level.costs)
     computing = total([context.computing, context.loaded])
     return exposed_stream(context.tiling, from_memory, computing, context.problem)
 
 
-def _filled_and_computing(context: Context) -> Cost:
+def _filled_and_computing(context: effects.Context) -> Cost:
     filled = buffers_filled(context.tiling.space, context.missed, context.problem)
     return total([largest([context.computing, context.loaded]), *filled])
 
 
-def _leaks(context: Context) -> Iterator[EffectTime]:
+def _leaks(context: effects.Context) -> Iterator[effects.EffectTime]:
     hidden = total([context.loaded, *context.concurrent, *(total(costs) for _, costs in context.moved)])
-    return map(EffectTime, exposed_parts(context.tiling, hidden, context.missed, context.problem))
+    return map(effects.EffectTime, exposed_parts(context.tiling, hidden, context.missed, context.problem))
 
 
 # --- the table --------------------------------------------------------------------------------------------
 
-EFFECTS: tuple[Effect, ...] = (
-    Effect(
-        "issues", "the {units}", Counts.LONGEST, whole(lambda c: c.computing),
+EFFECTS: tuple[effects.Effect, ...] = (
+    effects.Effect(
+        "issues", "the {units}", Counts.LONGEST, effects.whole(lambda c: c.computing),
         least=lambda way: way.computing_ns,
     ),
-    Effect(
+    effects.Effect(
         "latency", "sums that wait for one {instruction} after the other", Counts.WITHIN,
-        whole(lambda c: chains(c.tiling)),
+        effects.whole(lambda c: chains(c.tiling)),
     ),
-    Effect("operand loads", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_loads),
-    Effect(
+    effects.Effect("operand loads", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_loads),
+    effects.Effect(
         "coalescing {by}", "sectors of {by} of which lanes use a part", Counts.WITHIN,
         lambda c: lane_waits(c, at_banks=False), (UNEVEN,),
     ),
-    Effect(
+    effects.Effect(
         "conflicts {by}", "lanes that wait for each other at a bank of {by}", Counts.WITHIN,
         lambda c: lane_waits(c, at_banks=True), (UNEVEN,),
     ),
-    Effect(
-        "waves", "cores that wait for the last parts", Counts.WITHIN, whole(idle_cores), (CORES,),
+    effects.Effect(
+        "waves", "cores that wait for the last parts", Counts.WITHIN, effects.whole(idle_cores), (CORES,),
     ),
-    Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
-    Effect("by {by}", "data movement by {by}", Counts.LONGEST, _copy_parts),
-    Effect(
+    effects.Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
+    effects.Effect("by {by}", "data movement by {by}", Counts.LONGEST, _copy_parts),
+    effects.Effect(
         "loads and copies", "loads into registers, and copies in parallel with the sums", Counts.BEYOND,
-        whole(lambda c: total([c.loaded, *c.concurrent])), (ALONE,), least=least_loads_and_copies,
+        effects.whole(lambda c: total([c.loaded, *c.concurrent])), (ALONE,), least=copying.least_loads_and_copies,
     ),
-    Effect(
+    effects.Effect(
         "levels", "transfers from one level that wait for those from another", Counts.BEYOND,
-        whole(lambda c: one_after_another(c.missed)), (CACHES,),
+        effects.whole(lambda c: one_after_another(c.missed)), (CACHES,),
     ),
-    Effect(
+    effects.Effect(
         "blocks", "loads and chains that the sums of their own block do not hide", Counts.BEYOND,
-        whole(lambda c: c.blocks),
+        effects.whole(lambda c: c.blocks),
     ),
-    Effect(
+    effects.Effect(
         "waits", "sums, and their waits for data movement by other units", Counts.BEYOND,
-        whole(lambda c: waits(c.tiling, largest([c.computing, c.blocks]), c.loaded)), (FLOWS,),
+        effects.whole(lambda c: copying.waits(c.tiling, largest([c.computing, c.blocks]), c.loaded)), (FLOWS,),
     ),
-    Effect(
-        "residents", "the work of all parts that share a core", Counts.BEYOND, whole(work_of_residents),
+    effects.Effect(
+        "residents", "the work of all parts that share a core", Counts.BEYOND, effects.whole(work_of_residents),
         (RESIDENTS,),
     ),
-    Effect(
+    effects.Effect(
         "bursts", "exposed loads from far memory", Counts.BEYOND,
-        whole(lambda c: total([c.computing, exposed_loads(c.tiling, c.problem, c.missed)])), (CACHES,),
+        effects.whole(lambda c: total([c.computing, exposed_loads(c.tiling, c.problem, c.missed)])), (CACHES,),
     ),
-    Effect(
+    effects.Effect(
         "fill buffers", "prefetched rows that occupy fill buffers, and the loads that wait",
-        Counts.BEYOND, whole(_filled_and_computing), (FILLED,),
+        Counts.BEYOND, effects.whole(_filled_and_computing), (FILLED,),
     ),
-    Effect(
+    effects.Effect(
         "stream overlap", "computing that does not overlap with streams from memory", Counts.BEYOND,
-        whole(_streams_and_computing), (STREAMS,),
+        effects.whole(_streams_and_computing), (STREAMS,),
     ),
-    Effect(
+    effects.Effect(
         "row overlap", "computing that does not overlap with loads from far memory", Counts.BEYOND,
-        whole(lambda c: pieces_and_computing(c.tiling, c.missed, c.blocks, c.problem)), (WITH_ROWS,),
+        effects.whole(lambda c: pieces_and_computing(c.tiling, c.missed, c.blocks, c.problem)), (WITH_ROWS,),
     ),
-    Effect(
+    effects.Effect(
         "row conflicts", "pieces of rows that evict each other from their sets", Counts.BEYOND,
-        whole(lambda c: pieces_at_least(c.tiling, c.problem)), (EVICTED,),
+        effects.whole(lambda c: pieces_at_least(c.tiling, c.problem)), (EVICTED,),
     ),
-    Effect(
+    effects.Effect(
         "imperfect overlap", "overlap inefficiency", Counts.ON_TOP, _leaks, least=least_leak
     ),
-    Effect(
+    effects.Effect(
         "loops", "counting of loops", Counts.ON_TOP,
-        whole(lambda c: loops_ns(c.tiling.space, c.problem.loops)), (LOOPS,),
+        effects.whole(lambda c: loops_ns(c.tiling.space, c.problem.loops)), (LOOPS,),
     ),
-    Effect(
-        "accumulators", "results in and out of registers", Counts.ON_TOP, each_result(in_and_out),
+    effects.Effect(
+        "accumulators", "results in and out of registers", Counts.ON_TOP, effects.each_result(in_and_out),
         least=least_in_and_out,
     ),
-    Effect("packing", "packing", Counts.ON_TOP, each_operand(packing_time), least=least_packing),
-    Effect(
+    effects.Effect(
+        "packing", "packing", Counts.ON_TOP, effects.each_operand(copying.packing_time),
+        least=copying.least_packing,
+    ),
+    effects.Effect(
         "barriers", "lanes that wait for each other around copies", Counts.ON_TOP,
-        whole(lambda c: barriers(c.tiling, c.problem)), (BARRIERS,),
+        effects.whole(lambda c: copying.barriers(c.tiling, c.problem)), (BARRIERS,),
     ),
-    Effect("pages", "address translation", Counts.ON_TOP, each_input(pages), (TRANSLATION,)),
-    Effect(
-        "revisits", "rows started again, in far caches", Counts.ON_TOP, each_input(revisits), (BEGUN_AGAIN,)
+    effects.Effect("pages", "address translation", Counts.ON_TOP, effects.each_input(pages), (TRANSLATION,)),
+    effects.Effect(
+        "revisits", "rows started again, in far caches", Counts.ON_TOP, effects.each_input(revisits), (BEGUN_AGAIN,)
     ),
-    Effect(
-        "results", "pieces of results that start in far memory", Counts.ON_TOP, each_result(results_begun),
+    effects.Effect(
+        "results", "pieces of results that start in far memory", Counts.ON_TOP, effects.each_result(results_begun),
         (BEGUN,),
     ),
-    Effect(
+    effects.Effect(
         "store conflicts", "pieces of rows that wait for results stored into the same sets", Counts.ON_TOP,
-        whole(lambda c: store_conflict_ns(c.tiling, c.problem)), (CROWDED,),
+        effects.whole(lambda c: store_conflict_ns(c.tiling, c.problem)), (CROWDED,),
     ),
 )  # fmt: skip
 """All effects that take time, in the order in which reports list effects of equal time."""
@@ -270,7 +260,7 @@ class AnalyticModel:
 
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[TimePart, ...]:
         """Return the cost as named parts. Parts whose machine parameter is not stated are left out."""
-        context = Context.of(problem, nest, option)
+        context = effects.Context.of(problem, nest, option)
         return tuple(
             TimePart(
                 effect.name.format(by=part.by),

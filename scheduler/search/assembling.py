@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.search.candidates import Candidate, fixed_names
-from isamap.source import Diagnostic, add_up
-from isamap.source.records import dataclass
+from isamap.source import Diagnostic, add_up, dataclass
 
 # What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
 ROUNDING = 1e-3

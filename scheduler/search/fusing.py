@@ -20,8 +20,7 @@ from isamap.scheduler.deciding.space import Assignment
 from isamap.scheduler.nests.pricing import fusions_in_unit
 from isamap.scheduler.search.assembling import ROUNDING, STATUSES, Solved
 from isamap.scheduler.search.candidates import Candidate, OpenOption, fixed_names, open_options
-from isamap.source import Infeasible, add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import Infeasible, add_up, dataclass, replace
 
 # With more statements to fuse than this, choices are the first one, the first two, ...
 MAX_CHOSEN_FREELY = 8

@@ -26,8 +26,7 @@ from isamap.scheduler.search.assembling import Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import FusedGroup, FusedOption, choices_of, solve_groups
 from isamap.scheduler.search.greedy import all_moves, first_assignment, first_candidate
-from isamap.source import add_up
-from isamap.source.records import dataclass, replace
+from isamap.source import add_up, dataclass, replace
 
 # --- neighbours of a schedule of one statement ----------------------------------------------------------
 

@@ -10,41 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import floor, prod, sqrt
 from typing import TYPE_CHECKING, assert_never
 
-from isamap.plan.cost import (
-    Add,
-    Cases,
-    CeilDiv,
-    Const,
-    Cost,
-    Decision,
-    Max,
-    Mul,
-    OverBlocks,
-    Threshold,
-    decisions_in,
-    evaluate,
-    is_whole,
-    parts_of,
-    times,
-)
-from isamap.scheduler.translation.linear_terms import (
-    LinearTerm,
-    Literals,
-    add_terms,
-    at_least,
-    by_value,
-    constant,
-    count_term,
-    equal,
-    imply,
-    multiply_terms,
-    over_blocks,
-    quotient,
-    select_by_literal,
-    switch_term,
-    variable,
-    weight_term,
-)
+from isamap.plan import cost as algebra
+from isamap.scheduler.translation import linear_terms as linear
 from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -67,74 +34,78 @@ class Translator:
     """
 
     model: cp_model.CpModel
-    literals: Literals
+    literals: linear.Literals
     scale: float
     cap_ns: float
-    terms: dict[int, LinearTerm] = field(default_factory=dict[int, LinearTerm])
+    terms: dict[int, linear.LinearTerm] = field(default_factory=dict[int, linear.LinearTerm])
     excesses: dict[tuple[int, int], cp_model.IntVar] = field(
         default_factory=dict[tuple[int, int], "cp_model.IntVar"]
     )
     axes: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
     wholes: dict[int, bool] = field(default_factory=dict[int, bool])
-    made: dict[tuple[int, ...], Cost] = field(default_factory=dict[tuple[int, ...], Cost])
-    scaled: dict[tuple[int, float, bool], LinearTerm] = field(
-        default_factory=dict[tuple[int, float, bool], LinearTerm]
+    made: dict[tuple[int, ...], algebra.Cost] = field(default_factory=dict[tuple[int, ...], algebra.Cost])
+    scaled: dict[tuple[int, float, bool], linear.LinearTerm] = field(
+        default_factory=dict[tuple[int, float, bool], linear.LinearTerm]
     )
     valued: dict[str, Mapping[int, Literal]] = field(default_factory=dict[str, "Mapping[int, Literal]"])
 
-    def translate(self, cost: Cost) -> LinearTerm:
+    def translate(self, cost: algebra.Cost) -> linear.LinearTerm:
         """Return the cost times `scale`."""
         return self._scale_cost(cost, self.scale, paid=True)
 
     # --- any expression, times a factor -------------------------------------------------------------------
 
-    def _scale_cost(self, cost: Cost, factor: float, *, paid: bool) -> LinearTerm:
+    def _scale_cost(self, cost: algebra.Cost, factor: float, *, paid: bool) -> linear.LinearTerm:
         """Return the term of a cost. With `paid`, it is a part of the total cost and so at most the cap."""
         key = id(cost), factor, paid
         if key not in self.scaled:
             self.scaled[key] = self._scale_anew(cost, factor, paid=paid)
         return self.scaled[key]
 
-    def _scale_anew(self, cost: Cost, factor: float, *, paid: bool) -> LinearTerm:
+    def _scale_anew(self, cost: algebra.Cost, factor: float, *, paid: bool) -> linear.LinearTerm:
         if self._is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
-            return weight_term(floor(factor), self._exact(cost, most))
+            return linear.weight_term(floor(factor), self._exact(cost, most))
         match cost:
-            case Const(value):
-                return constant(floor(factor * value))
-            case Add(parts):
-                return add_terms([self._scale_cost(part, factor, paid=paid) for part in parts])
-            case Max(parts):
-                return at_least(self.model, [self._scale_cost(part, factor, paid=paid) for part in parts])
-            case Mul(parts):
+            case algebra.Const(value):
+                return linear.constant(floor(factor * value))
+            case algebra.Add(parts):
+                return linear.add_terms([self._scale_cost(part, factor, paid=paid) for part in parts])
+            case algebra.Max(parts):
+                return linear.at_least(
+                    self.model, [self._scale_cost(part, factor, paid=paid) for part in parts]
+                )
+            case algebra.Mul(parts):
                 return self._scaled_product(parts, factor, paid=paid)
-            case Cases(decision, branches):
+            case algebra.Cases(decision, branches):
                 literals = self._by_value(decision)
                 taken = [(literals[key], part) for key, part in branches if key in literals]
                 only = paid and len(taken) == 1
-                return switch_term(
+                return linear.switch_term(
                     self.model, [(at, self._scale_cost(part, factor, paid=only)) for at, part in taken]
                 )
-            case Threshold(load, limit, below, above):
+            case algebra.Threshold(load, limit, below, above):
                 literal = self._exceeds(load, limit)
                 under = self._scale_cost(below, factor, paid=paid)
                 over = self._scale_cost(above, factor, paid=False)
-                return switch_term(self.model, [(literal.negated(), under), (literal, over)])
-            case OverBlocks():
-                return over_blocks(self.model, self.literals, cost, factor)
-            case Decision() | CeilDiv():
+                return linear.switch_term(self.model, [(literal.negated(), under), (literal, over)])
+            case algebra.OverBlocks():
+                return linear.over_blocks(self.model, self.literals, cost, factor)
+            case algebra.Decision() | algebra.CeilDiv():
                 raise AssertionError("decisions and quotients are whole")
             case _:
                 assert_never(cost)
 
-    def _scaled_product(self, parts: Sequence[Cost], factor: float, *, paid: bool) -> LinearTerm:
+    def _scaled_product(
+        self, parts: Sequence[algebra.Cost], factor: float, *, paid: bool
+    ) -> linear.LinearTerm:
         """Return the term of a product: constants go into the factor, and fractions are multiplied out."""
         flat = _flatten_factors(parts)
-        factor *= prod(part.value for part in flat if isinstance(part, Const))
-        rest = tuple(part for part in flat if not isinstance(part, Const))
+        factor *= prod(part.value for part in flat if isinstance(part, algebra.Const))
+        rest = tuple(part for part in flat if not isinstance(part, algebra.Const))
         broken = min(
             (part for part in rest if not self._is_whole(part)),
-            key=lambda p: isinstance(p, OverBlocks),
+            key=lambda p: isinstance(p, algebra.OverBlocks),
             default=None,
         )
         if broken is None:
@@ -142,58 +113,68 @@ class Translator:
         others = tuple(part for part in rest if part is not broken)
         if not others:
             return self._scale_cost(broken, factor, paid=paid)
-        if any(isinstance(part, Add | Max) and not self._is_whole(part) for part in others):
+        if any(isinstance(part, algebra.Add | algebra.Max) and not self._is_whole(part) for part in others):
             return self._of_two(broken, self._times(*others), factor, paid=paid)
-        if isinstance(broken, OverBlocks):
+        if isinstance(broken, algebra.OverBlocks):
             return self._multiply_block_sum(broken, others, factor)
         if _is_number(broken) and all(map(self._is_whole, others)):
             # One product with the number that holds, instead of one for each of many numbers.
-            once = variable(self.model, self._scale_cost(broken, factor, paid=False))
+            once = linear.variable(self.model, self._scale_cost(broken, factor, paid=False))
             most = floor(self.cap_ns * self.scale) + 1 if paid else None
-            return multiply_terms(self.model, self._exact(self._times(*others)), once, most)
+            return linear.multiply_terms(self.model, self._exact(self._times(*others)), once, most)
         return self._scale_cost(self._spread(broken, others), factor, paid=paid)
 
-    def _of_two(self, one: Cost, other: Cost, factor: float, *, paid: bool) -> LinearTerm:
+    def _of_two(
+        self, one: algebra.Cost, other: algebra.Cost, factor: float, *, paid: bool
+    ) -> linear.LinearTerm:
         """Return the product of two sums, scaled so that the least values of both have equally many steps."""
         first, second = (max(1, self._scale_cost(part, 1.0, paid=False).low) for part in (one, other))
         steps = sqrt(factor * second / first), sqrt(factor * first / second)
         left, right = (
-            variable(self.model, self._scale_cost(part, step, paid=False))
+            linear.variable(self.model, self._scale_cost(part, step, paid=False))
             for part, step in zip((one, other), steps, strict=True)
         )
         most = floor(self.cap_ns * self.scale) + 1 if paid else None
-        return multiply_terms(self.model, left, right, most)
+        return linear.multiply_terms(self.model, left, right, most)
 
-    def _multiply_block_sum(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> LinearTerm:
+    def _multiply_block_sum(
+        self, cost: algebra.OverBlocks, others: tuple[algebra.Cost, ...], factor: float
+    ) -> linear.LinearTerm:
         """Return the product of a sum over register blocks and other factors: integers, or further such sums."""
-        sums = [part for part in others if isinstance(part, OverBlocks) and not self._is_whole(part)]
+        sums = [part for part in others if isinstance(part, algebra.OverBlocks) and not self._is_whole(part)]
         found = self._exact(self._times(*(part for part in others if part not in sums)))
         for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
-            once = variable(self.model, over_blocks(self.model, self.literals, part, own))
-            found = multiply_terms(self.model, found, once, None)
+            once = linear.variable(self.model, linear.over_blocks(self.model, self.literals, part, own))
+            found = linear.multiply_terms(self.model, found, once, None)
         return found
 
-    def _spread(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
+    def _spread(self, part: algebra.Cost, others: tuple[algebra.Cost, ...]) -> algebra.Cost:
         """Return the product, with the other factors moved into the terms of `part`."""
         key = -1, id(part), *map(id, others)  # the product itself has the key without -1
         if key not in self.made:
             self.made[key] = self._spread_anew(part, others)
         return self.made[key]
 
-    def _spread_anew(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
-        def product(inner: Cost) -> Cost:
+    def _spread_anew(self, part: algebra.Cost, others: tuple[algebra.Cost, ...]) -> algebra.Cost:
+        def product(inner: algebra.Cost) -> algebra.Cost:
             return self._times(inner, *others)
 
         match part:
-            case Add(parts):
-                return Add(tuple(product(inner) for inner in parts))
-            case Max(parts):
-                return Max(tuple(product(inner) for inner in parts))
-            case Cases(decision, branches):
-                return Cases(decision, tuple((key, product(inner)) for key, inner in branches))
-            case Threshold(load, limit, below, above):
-                return Threshold(load, limit, product(below), product(above))
-            case Const() | Decision() | CeilDiv() | Mul() | OverBlocks():
+            case algebra.Add(parts):
+                return algebra.Add(tuple(product(inner) for inner in parts))
+            case algebra.Max(parts):
+                return algebra.Max(tuple(product(inner) for inner in parts))
+            case algebra.Cases(decision, branches):
+                return algebra.Cases(decision, tuple((key, product(inner)) for key, inner in branches))
+            case algebra.Threshold(load, limit, below, above):
+                return algebra.Threshold(load, limit, product(below), product(above))
+            case (
+                algebra.Const()
+                | algebra.Decision()
+                | algebra.CeilDiv()
+                | algebra.Mul()
+                | algebra.OverBlocks()
+            ):
                 raise AssertionError("products are flat, and these are whole, or multiplied themselves")
             case _:
                 assert_never(part)
@@ -201,24 +182,24 @@ class Translator:
     def _by_value(self, decision: str) -> Mapping[int, Literal]:
         """Return literals for the values of a decision. They are created once."""
         if decision not in self.valued:
-            self.valued[decision] = by_value(self.model, self.literals, decision)
+            self.valued[decision] = linear.by_value(self.model, self.literals, decision)
         return self.valued[decision]
 
-    def _times(self, *parts: Cost) -> Cost:
+    def _times(self, *parts: algebra.Cost) -> algebra.Cost:
         """Return the product. Equal parts make it once, so that it also is translated once."""
         key = tuple(map(id, parts))
         if key not in self.made:
-            self.made[key] = times(*parts)
+            self.made[key] = algebra.times(*parts)
         return self.made[key]
 
     # --- whole-numbered expressions -----------------------------------------------------------------------
 
-    def _exact(self, cost: Cost, most: int | None = None) -> LinearTerm:
+    def _exact(self, cost: algebra.Cost, most: int | None = None) -> linear.LinearTerm:
         """Return the exact value of an integer expression. Values above `most` are excluded."""
         if id(cost) not in self.terms:
             axes = self._axes(cost)
             if not axes:
-                found = constant(int(evaluate(cost, {})))
+                found = linear.constant(int(algebra.evaluate(cost, {})))
             elif len(axes) == 1 and min(axes):
                 found = self._tabulate_cost(cost, min(axes))
             else:
@@ -228,64 +209,68 @@ class Translator:
             self.terms[id(cost)] = found
         return self.terms[id(cost)]
 
-    def _compose_cost(self, cost: Cost, most: int | None) -> LinearTerm:
+    def _compose_cost(self, cost: algebra.Cost, most: int | None) -> linear.LinearTerm:
         match cost:
-            case Const(value):
-                return constant(int(value))
-            case Decision(name):
-                return select_by_literal(
+            case algebra.Const(value):
+                return linear.constant(int(value))
+            case algebra.Decision(name):
+                return linear.select_by_literal(
                     self.model, [(at, value) for value, at in self.literals.single[name].items()]
                 )
-            case Add(parts):
-                return add_terms([self._exact(part) for part in parts])
-            case Max(parts):
-                return at_least(self.model, [self._exact(part) for part in parts])
-            case Mul(parts):
+            case algebra.Add(parts):
+                return linear.add_terms([self._exact(part) for part in parts])
+            case algebra.Max(parts):
+                return linear.at_least(self.model, [self._exact(part) for part in parts])
+            case algebra.Mul(parts):
                 return self._product(parts, most)
-            case CeilDiv(dividend, divisor):
-                return quotient(self.model, self._exact(dividend), self._exact(divisor))
-            case Cases(decision, branches):
+            case algebra.CeilDiv(dividend, divisor):
+                return linear.quotient(self.model, self._exact(dividend), self._exact(divisor))
+            case algebra.Cases(decision, branches):
                 literals = self._by_value(decision)
                 taken = [(literals[key], part) for key, part in branches if key in literals]
-                return equal(self.model, [(at, self._exact(part)) for at, part in taken])
-            case Threshold(load, limit, below, above):
+                return linear.equal(self.model, [(at, self._exact(part)) for at, part in taken])
+            case algebra.Threshold(load, limit, below, above):
                 literal = self._exceeds(load, limit)
                 under, over = self._exact(below), self._exact(above)
-                return equal(self.model, [(literal.negated(), under), (literal, over)])
-            case OverBlocks():
-                return over_blocks(self.model, self.literals, cost, None)
+                return linear.equal(self.model, [(literal.negated(), under), (literal, over)])
+            case algebra.OverBlocks():
+                return linear.over_blocks(self.model, self.literals, cost, None)
             case _:
                 assert_never(cost)
 
-    def _tabulate_cost(self, cost: Cost, axis: str) -> LinearTerm:
+    def _tabulate_cost(self, cost: algebra.Cost, axis: str) -> linear.LinearTerm:
         """Return an expression of one axis as a table with a value for each choice."""
         joint = self.literals.joint[axis]
-        return select_by_literal(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
+        return linear.select_by_literal(
+            self.model, [(at, int(algebra.evaluate(cost, made))) for at, made in joint]
+        )
 
-    def _product(self, parts: Sequence[Cost], most: int | None) -> LinearTerm:
+    def _product(self, parts: Sequence[algebra.Cost], most: int | None) -> linear.LinearTerm:
         """Return the product. Factors over one axis are tabulated together, the others multiplied one by one."""
         flat = _flatten_factors(parts)
-        factor = prod(part.value for part in flat if isinstance(part, Const))
+        factor = prod(part.value for part in flat if isinstance(part, algebra.Const))
         number = int(factor)
         assert number == factor, f"a share, {factor:g}, cannot be counted: state the load in whole numbers"
-        by_axis: dict[str, list[Cost]] = {}
-        factors: list[LinearTerm] = []
+        by_axis: dict[str, list[algebra.Cost]] = {}
+        factors: list[linear.LinearTerm] = []
         for part in flat:
             axes = self._axes(part)
             if len(axes) == 1 and min(axes):
                 by_axis.setdefault(min(axes), []).append(part)
-            elif not isinstance(part, Const):
+            elif not isinstance(part, algebra.Const):
                 factors.append(self._exact(part))
         joined = [own[0] if len(own) == 1 else self._times(*own) for own in by_axis.values()]
         factors += [self._exact(part) for part in joined]
         factors.sort(key=lambda term: term.high)
         capped = most is not None and number >= 1 and all(term.low >= 1 for term in factors)
-        product = constant(1)
+        product = linear.constant(1)
         for term in factors:
-            product = multiply_terms(self.model, product, term, most // number if capped and most else None)
-        return count_term(self.model, number, product)
+            product = linear.multiply_terms(
+                self.model, product, term, most // number if capped and most else None
+            )
+        return linear.count_term(self.model, number, product)
 
-    def _exceeds(self, load: Cost, limit: int) -> cp_model.IntVar:
+    def _exceeds(self, load: algebra.Cost, limit: int) -> cp_model.IntVar:
         """Return a literal that is true if the load exceeds the limit."""
         key = id(load), limit
         if key not in self.excesses:
@@ -299,33 +284,33 @@ class Translator:
             if term.low > limit:
                 self.model.add(literal == 1)
             elif term.high > limit:
-                imply(self.model, literal.negated(), term.expr <= limit)
+                linear.imply(self.model, literal.negated(), term.expr <= limit)
             else:
                 self.model.add(literal == 0)
             self.excesses[key] = literal
         return self.excesses[key]
 
-    def _is_whole(self, cost: Cost) -> bool:
+    def _is_whole(self, cost: algebra.Cost) -> bool:
         """Return whether an expression only has integer values."""
-        return is_whole(cost, self.wholes)
+        return algebra.is_whole(cost, self.wholes)
 
-    def _axes(self, cost: Cost) -> frozenset[str]:
+    def _axes(self, cost: algebra.Cost) -> frozenset[str]:
         """Return the axes whose joint decisions an expression depends on, and "" for any other decision."""
         if id(cost) not in self.axes:
-            own = {self.literals.axis_of.get(name, "") for name in decisions_in(cost)}
-            self.axes[id(cost)] = frozenset(own).union(*(self._axes(part) for part in parts_of(cost)))
+            own = {self.literals.axis_of.get(name, "") for name in algebra.decisions_in(cost)}
+            self.axes[id(cost)] = frozenset(own).union(*(self._axes(part) for part in algebra.parts_of(cost)))
         return self.axes[id(cost)]
 
 
-def _flatten_factors(parts: Iterable[Cost]) -> list[Cost]:
+def _flatten_factors(parts: Iterable[algebra.Cost]) -> list[algebra.Cost]:
     """Return the factors of a product, including those of nested products."""
-    flat: list[Cost] = []
+    flat: list[algebra.Cost] = []
     for part in parts:
-        flat += _flatten_factors(part.parts) if isinstance(part, Mul) else [part]
+        flat += _flatten_factors(part.parts) if isinstance(part, algebra.Mul) else [part]
     return flat
 
 
-def _is_number(cost: Cost) -> bool:
+def _is_number(cost: algebra.Cost) -> bool:
     """Return whether an expression is a decision between many numbers."""
-    many = isinstance(cost, Cases) and len(cost.branches) > FEW
-    return many and all(isinstance(part, Const) for part in parts_of(cost))
+    many = isinstance(cost, algebra.Cases) and len(cost.branches) > FEW
+    return many and all(isinstance(part, algebra.Const) for part in algebra.parts_of(cost))

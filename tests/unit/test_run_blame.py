@@ -213,7 +213,7 @@ def test_an_instruction_at_which_a_compiler_fails_without_a_place_is_found(
             )
         return Path("library.so")
 
-    monkeypatch.setattr("isamap.run.conformance.build", build)
+    monkeypatch.setattr("isamap.run.toolchain.build", build)
     machine = load_machine("generic-c")
     with pytest.raises(CompilerRefused) as found:
         check_machine(machine, ["add_f32", "mul_f32", "sqrt_f32", "sub_f32", "div_f32"])

@@ -22,7 +22,7 @@ from isamap.plan.text import print_nest
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.search.varied import vary_schedule
 from isamap.source import UsageProblem
-from isamap.tune import tournament
+from isamap.tune import measured
 from isamap.tune.tournament import Away, Tournament, find_winner, schedule_digest
 from isamap.tune.winners import Winner, Winners
 
@@ -123,7 +123,7 @@ def test_the_hopeless_play_three_rounds(monkeypatch: pytest.MonkeyPatch) -> None
     def fixed(trial: Trial) -> Fixed:
         return Fixed(costs[schedule_digest(trial)])
 
-    monkeypatch.setattr(tournament, "make_contender", fixed)
+    monkeypatch.setattr(measured, "make_contender", fixed)
     Tournament(Winners.open(), "q").evaluate_together(trials)
     assert [turns.count(ns) for ns in (10.0, 11.5, 10.9)] == [9, 3, 9]
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from itertools import islice, permutations, product
 
-from isamap.ir import Assign, Cast, DType, Expr, Index, Instruction, Kernel, Read
-from isamap.ir.prove import Facts, is_nonnegative
+from isamap.ir import Assign, Cast, DType, Expr, Facts, Index, Instruction, Kernel, Read, is_nonnegative
 from isamap.machine import Machine
 from isamap.match.mappings.exact import IterationSpace, can_be_met, largest_parameters, unit_axes
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, KnownMappings, Mapping

@@ -20,8 +20,7 @@ from functools import lru_cache
 from itertools import islice, permutations, product
 from typing import Literal
 
-from isamap.ir import Index, Instruction, Param
-from isamap.ir.index import Atom, Element, FloorDiv, MinMax, Mod
+from isamap.ir import Atom, Element, FloorDiv, Index, Instruction, MinMax, Mod, Param
 from isamap.match.mappings.mapping import AxisGroup
 from isamap.match.patterns.pattern import Pattern
 from isamap.source.records import dataclass

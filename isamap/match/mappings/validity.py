@@ -19,19 +19,10 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Literal
 
-from isamap.ir import Index, Kernel
+from isamap.ir import ZERO, Index, Kernel
 from isamap.ir.facts import FreeSizes, known_facts
-from isamap.ir.index import ZERO
 from isamap.ir.walk import indices
-from isamap.match.mappings.exact import (
-    IterationSpace,
-    Sides,
-    Verdict,
-    can_be_met,
-    decide,
-    largest_parameters,
-    unit_axes,
-)
+from isamap.match.mappings import exact
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Bindings, subscripts_to_agree
@@ -67,7 +58,7 @@ class Condition:
 
     clause: Clause
     operand: str
-    sides: Sides
+    sides: exact.Sides
     symbols: frozenset[str]
     reads: tuple[tuple[Index, ...], ...] = ()
 
@@ -84,20 +75,20 @@ def first_violation(
         verdict = judge(condition, mapping.groups, space)
         if verdict != "holds":
             return Violation(condition.clause, condition.operand, verdict == "fails", condition.reads)
-    if not can_be_met(pattern.instruction):
+    if not exact.can_be_met(pattern.instruction):
         return Violation("parameters", "", is_certain=True)
     return None
 
 
 def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
     """Return the conditions of a pairing: on each input, on inputs that are read twice, and on the output."""
-    highs = dict.fromkeys(unit_axes(pattern), 0) | largest_parameters(pattern.instruction)
+    highs = dict.fromkeys(exact.unit_axes(pattern), 0) | exact.largest_parameters(pattern.instruction)
     subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
     lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
 
     def condition(clause: Clause, name: str, given: Sequence[Index], required: Sequence[Index]) -> Condition:
         used = frozenset(s for i in (*given, *required) for s in i.symbols)
-        return Condition(clause, name, Sides(tuple(given), tuple(dict.fromkeys(required))), used)
+        return Condition(clause, name, exact.Sides(tuple(given), tuple(dict.fromkeys(required))), used)
 
     found: list[Condition] = []
     for b in bindings:
@@ -121,9 +112,9 @@ def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> 
             pairs = ((ZERO, Index.of(1)),)  # they may not meet
         mine, theirs = ([i.substitute(lanes) for i in b.pattern] for b in (one, other))
         required = tuple(dict.fromkeys(pairs))
-        there = Sides(tuple(theirs), tuple(w for _, w in required))
+        there = exact.Sides(tuple(theirs), tuple(w for _, w in required))
         used = frozenset(s for i in (*mine, *theirs, *(i for p in required for i in p)) for s in i.symbols)
-        sides = Sides(tuple(mine), tuple(w for w, _ in required), there)
+        sides = exact.Sides(tuple(mine), tuple(w for w, _ in required), there)
         yield Condition("operand-twice", one.name, sides, used, (one.pattern, other.pattern))
 
 
@@ -133,9 +124,9 @@ def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int
     return {s: Index.of(f"%{s}") for s in names | axes}
 
 
-def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> IterationSpace:
+def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> exact.IterationSpace:
     """Return the extents of all axes, and the kernel's facts about sizes."""
-    highs = largest_parameters(pattern.instruction)
+    highs = exact.largest_parameters(pattern.instruction)
     most = {a.name: a.extent.substitute(highs) for a in pattern.axes}
     lengths = tuple((f"%{a}", e.value) for a, e in most.items())
     left = tuple(
@@ -143,11 +134,11 @@ def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = Non
     )
     extents = tuple((a.name, a.extent) for a in (*statement.axes, *statement.sequence))
     if kernel is None:
-        return IterationSpace(lengths, extents, open_lengths=left)
+        return exact.IterationSpace(lengths, extents, open_lengths=left)
     known = _known_facts(kernel)
     bindings = tuple((s, Index.of(v)) for s, v in known.bindings.items())
     lows = tuple(sorted(known.facts.lows.items()))
-    return IterationSpace(lengths, extents, known.facts.nonnegative, lows, bindings, left)
+    return exact.IterationSpace(lengths, extents, known.facts.nonnegative, lows, bindings, left)
 
 
 @lru_cache(maxsize=64)
@@ -155,7 +146,7 @@ def _known_facts(kernel: Kernel) -> FreeSizes:
     return known_facts(kernel)
 
 
-def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
+def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: exact.IterationSpace) -> exact.Verdict:
     """Return the verdict on a condition for the groups of a mapping, or for some of them."""
     return verdict(condition.sides, _concerned_groups(condition, map(with_lanes, groups)), space)
 
@@ -175,16 +166,16 @@ def with_lanes(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
 
 
 @lru_cache(maxsize=65536)
-def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict:
+def verdict(sides: exact.Sides, groups: tuple[AxisGroup, ...], space: exact.IterationSpace) -> exact.Verdict:
     """Return the verdict whether equal `given` subscripts imply equal `required` ones. Lanes are named `%i`."""
     if sides.other is not None:
         # Whether two reads of one operand agree wherever they access the same element.
         if _is_spanned_between(sides, sides.other, groups, space):
             return "holds"
-        apart = Sides(sides.given, (ZERO,), Sides(sides.other.given, (Index.of(1),)))
-        if sides != apart and decide(apart, groups, space) == "holds":
+        apart = exact.Sides(sides.given, (ZERO,), exact.Sides(sides.other.given, (Index.of(1),)))
+        if sides != apart and exact.decide(apart, groups, space) == "holds":
             return "holds"
-        return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
+        return _judge_smaller(sides, groups, space) or exact.decide(sides, groups, space)
     moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
     if not any(moving & i.symbols for i in sides.required) or _is_determined(sides, groups, space):
         return "holds"
@@ -192,10 +183,12 @@ def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) 
         return "fails"
     if _is_spanned(sides, groups, space):
         return "holds"
-    return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
+    return _judge_smaller(sides, groups, space) or exact.decide(sides, groups, space)
 
 
-def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> Verdict | None:
+def _judge_smaller(
+    sides: exact.Sides, groups: tuple[AxisGroup, ...], space: exact.IterationSpace
+) -> exact.Verdict | None:
     """Return the first verdict other than "holds" after one axis is removed, or None."""
     for smaller in _one_less(groups):
         found = verdict(sides, smaller, space)
@@ -216,7 +209,7 @@ def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
 # --- what is seen at once ---------------------------------------------------------------------------------
 
 
-def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
+def _is_determined(sides: exact.Sides, groups: tuple[AxisGroup, ...], space: exact.IterationSpace) -> bool:
     """Return whether no two lanes, or no two iterations, have equal `given` subscripts."""
     used = frozenset(s for i in sides.given for s in i.symbols)
     by_lanes = any(a in used for g in groups for a in g.instruction_axes)
@@ -231,7 +224,7 @@ def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Iteration
 
 
 def _tells_iterations_apart(
-    given: tuple[Index, ...], groups: tuple[AxisGroup, ...], space: IterationSpace
+    given: tuple[Index, ...], groups: tuple[AxisGroup, ...], space: exact.IterationSpace
 ) -> bool:
     """Return whether no two iterations of one issue have equal `given` subscripts."""
     full = dict(space.extents)
@@ -264,7 +257,7 @@ def _product(lengths: Iterator[int | None]) -> int | None:
     return total
 
 
-def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
+def _breaks_alone(sides: exact.Sides, groups: tuple[AxisGroup, ...], space: exact.IterationSpace) -> bool:
     """Return whether a step of one group changes a `required` subscript and no `given` one."""
     lengths, extents = dict(space.lengths), dict(space.extents)
     used = frozenset(s for i in sides.given for s in i.symbols)
@@ -282,7 +275,7 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationS
     return False
 
 
-def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace) -> bool:
+def _is_spanned(sides: exact.Sides, groups: tuple[AxisGroup, ...], space: exact.IterationSpace) -> bool:
     """Return whether each step that keeps the `given` subscripts keeps the `required` ones.
 
     It holds only if each lane axis runs over one kernel axis, so that both take the same steps. The steps of
@@ -300,7 +293,7 @@ def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: IterationSpa
 
 
 def _is_spanned_between(
-    sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: IterationSpace
+    sides: exact.Sides, other: exact.Sides, groups: tuple[AxisGroup, ...], space: exact.IterationSpace
 ) -> bool:
     """Return whether `_is_spanned` holds for the differences between the subscripts of two reads.
 

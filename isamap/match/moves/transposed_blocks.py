@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations, product
 from math import prod
 
-from isamap.ir import Cast, Expr, Index, Read, substitute_expr
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Cast, Expr, Index, Read, substitute_expr
 from isamap.match.moves.transfers import Copy, copy_by_axes, shown_axes
 from isamap.match.operand_loads.load_request import BlockMove, MoveSearch
 from isamap.match.operand_loads.standing import hide_position

@@ -22,14 +22,7 @@ from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import choices, tile_of
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.operand_loads.store_search import find_operand_store
-from isamap.match.tiles.operand_tiles import (
-    OperandTile,
-    Tile,
-    accumulator_store,
-    bring,
-    fills_behind,
-    move_search_of,
-)
+from isamap.match.tiles import operand_tiles as tiles
 from isamap.match.tiles.walks import LoopAxis
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement
@@ -83,7 +76,7 @@ def variants(
 
     Tails are those of the kernel's bound sizes; if sizes are open, any tail may occur.
     """
-    search = search or move_search_of(kernel, machine)
+    search = search or tiles.move_search_of(kernel, machine)
     for groups in _groupings(mapping):
         one = replace(mapping, groups=groups)
         tile = tile_of(statement, one, machine)
@@ -102,7 +95,7 @@ def count_variants(
     search: MoveSearch | None = None,
 ) -> int:
     """Return the number of variants. Data movement is searched for each order and cut."""
-    search = search or move_search_of(kernel, machine)
+    search = search or tiles.move_search_of(kernel, machine)
     found = (
         choices(kernel, statement, replace(mapping, groups=g), machine, search=search)
         for g in _groupings(mapping)
@@ -132,7 +125,7 @@ def _groupings(mapping: Mapping) -> Iterator[tuple[AxisGroup, ...]]:
 
 
 def _tail(
-    tile: Tile | None, chosen: tuple[Movement, ...], search: MoveSearch
+    tile: tiles.Tile | None, chosen: tuple[Movement, ...], search: MoveSearch
 ) -> tuple[Tail, tuple[tuple[str, Const], ...]]:
     """Return how tiles are treated at the edges of axes, and the fills, for the chosen moves."""
     if tile is None or any(m.kind == "none" for m in chosen):
@@ -165,15 +158,15 @@ def _divides(axis: LoopAxis) -> bool:
     return axis.name.startswith("_") or all(c % axis.tile == 0 for _, c in axis.extent.terms)
 
 
-def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] | None:
+def _fills(tile: tiles.Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] | None:
     """Return the values of operands beyond the end of reduced axes that leave the result unchanged, or None."""
     if not summed:
         return ()
-    found = fills_behind(tile.pattern, tile.inputs, summed)
+    found = tiles.fills_behind(tile.pattern, tile.inputs, summed)
     return tuple(sorted(found.items())) if found is not None else None
 
 
-def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, search: MoveSearch) -> Tail:
+def _at_edge(operand: tiles.OperandTile, cut: list[LoopAxis], tile: tiles.Tile, search: MoveSearch) -> Tail:
     """Return the treatment of an operand that moves in place, at an edge: masked moves, or a buffer."""
     if operand.scattered & {a.name for a in cut}:
         return "staged"
@@ -187,10 +180,10 @@ def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, search: Move
             search, tile.target_elements, tile.value_elements, operand.memory, operand.dtype, request
         )
         return "masked" if value is not None else "staged"
-    if bring(search, tile, operand, operand.request(part, filled=filled)) is None:
+    if tiles.bring(search, tile, operand, operand.request(part, filled=filled)) is None:
         return "staged"
     if operand is tile.accumulator:
-        target, held = accumulator_store(tile)
+        target, held = tiles.accumulator_store(tile)
         if find_operand_store(search, target, held, "", None, operand.request(part)) is None:
             return "staged"
     return "masked"

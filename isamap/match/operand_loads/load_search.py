@@ -13,34 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from isamap.ir import (
-    Axis,
-    Call,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    Index,
-    IndexValue,
-    Instruction,
-    Operand,
-    Read,
-    converts_exactly,
-)
+from isamap import ir
 from isamap.ir.dtypes import I64
 from isamap.ir.index import ONE, Atom, Element, FloorDiv, Mod, has_elements
 from isamap.ir.walk import reads
 from isamap.machine import names_in
-from isamap.match.operand_loads.interleave import (
-    contiguous_row_length,
-    is_joining,
-    is_out_of_reach,
-    is_wasted,
-    lanes_apart,
-    requested_lanes,
-    step_of,
-    try_pieces,
-)
+from isamap.match.operand_loads import interleave
 from isamap.match.operand_loads.load_request import (
     LoadRequest,
     Lookup,
@@ -90,16 +68,20 @@ class LookupOperands:
 
 
 def lay_lookup(
-    search: MoveSearch, lookup: Lookup, subject: Expr, params: Mapping[str, int], extents: Mapping[str, int]
+    search: MoveSearch,
+    lookup: Lookup,
+    subject: ir.Expr,
+    params: Mapping[str, int],
+    extents: Mapping[str, int],
 ) -> LookupOperands | None:
     """Return the operands with which a look-up reads `subject`, or None. Its lanes are the symbols of `extents`."""
-    if not isinstance(subject, Read) or subject.fill is not None or subject.dtype != lookup.table.dtype:
+    if not isinstance(subject, ir.Read) or subject.fill is not None or subject.dtype != lookup.table.dtype:
         return None
     split = [_split(index, extents) for index in subject.index]
     moving = [place for place, (_, codes) in enumerate(split) if codes.terms]
     if not any(has_elements(codes) for _, codes in split):
         return None
-    start = Read(subject.buffer, tuple(base for base, _ in split), subject.dtype)
+    start = ir.Read(subject.buffer, tuple(base for base, _ in split), subject.dtype)
     in_memory = search.is_addressable(lookup.table.memory)
     if in_memory:
         whole, first = address_of(subject, search.strides), address_of(start, search.strides)
@@ -121,11 +103,11 @@ def lay_lookup(
     value = None if code is None else _value_of(code, lookup.codes.dtype, types, extents)
     if value is None:
         return None
-    count = Index.of(reach[1] + 1)
+    count = ir.Index.of(reach[1] + 1)
     element = _step_along(start, along, "%0")
     bound = Binding(lookup.codes.name, (lookup.at,), value)
     if in_memory:
-        table = Binding(lookup.table.name, (Index.of("j"),), _step_along(start, along, "%j"))
+        table = Binding(lookup.table.name, (ir.Index.of("j"),), _step_along(start, along, "%j"))
         place = search.locate(lookup.pattern.instruction, table, dict(params), {"j": reach[1] + 1})
         return (
             None
@@ -141,7 +123,9 @@ def lay_lookup(
     )
 
 
-def _is_within(codes: Index, operand: Operand, params: Mapping[str, int], lanes: Mapping[str, int]) -> bool:
+def _is_within(
+    codes: ir.Index, operand: ir.Operand, params: Mapping[str, int], lanes: Mapping[str, int]
+) -> bool:
     """Return whether all codes are in the range that the instruction's description states."""
     reach, domain = interval(codes, lanes), operand.domain
     if reach is None or domain is None:
@@ -150,13 +134,13 @@ def _is_within(codes: Index, operand: Operand, params: Mapping[str, int], lanes:
     return low is not None and high is not None and low <= reach[0] <= reach[1] <= high
 
 
-def _split(index: Index, lanes: Mapping[str, int]) -> tuple[Index, Index]:
+def _split(index: ir.Index, lanes: Mapping[str, int]) -> tuple[ir.Index, ir.Index]:
     """Return the part of a subscript that is equal in all lanes, and the remaining part."""
-    other = Index(tuple(t for t in index.terms if not Index((t,)).symbols.isdisjoint(lanes)))
+    other = ir.Index(tuple(t for t in index.terms if not ir.Index((t,)).symbols.isdisjoint(lanes)))
     return index - other, other
 
 
-def _strip(codes: Index, modulus: int | None) -> Index:
+def _strip(codes: ir.Index, modulus: int | None) -> ir.Index:
     """Return the codes without an outer `% modulus`, which the instruction computes itself."""
     match codes.terms:
         case (((Mod(value, divisor),), 1),) if modulus is not None and divisor.value == modulus:
@@ -165,43 +149,43 @@ def _strip(codes: Index, modulus: int | None) -> Index:
             return codes
 
 
-def _step_along(read: Read, axis: int, symbol: str) -> Read:
-    moved = tuple(i + Index.of(symbol) if n == axis else i for n, i in enumerate(read.index))
-    return Read(read.buffer, moved, read.dtype)
+def _step_along(read: ir.Read, axis: int, symbol: str) -> ir.Read:
+    moved = tuple(i + ir.Index.of(symbol) if n == axis else i for n, i in enumerate(read.index))
+    return ir.Read(read.buffer, moved, read.dtype)
 
 
 def _value_of(
-    index: Index, dtype: DType, types: Mapping[str, DType], extents: Mapping[str, int]
-) -> Expr | None:
+    index: ir.Index, dtype: ir.DType, types: Mapping[str, ir.DType], extents: Mapping[str, int]
+) -> ir.Expr | None:
     """Return a subscript as a value of a type, computed from its arrays, or None if the type may be too narrow."""
     reach = interval(index, extents)
     if reach is None or not dtype.low <= reach[0] <= reach[1] <= dtype.high:
         return None
-    plain = Index(tuple(t for t in index.terms if all(isinstance(atom, str) for atom in t[0])))
-    total: Expr | None = None
+    plain = ir.Index(tuple(t for t in index.terms if all(isinstance(atom, str) for atom in t[0])))
+    total: ir.Expr | None = None
     if plain.value is not None and plain.value:
-        total = Const(plain.value, dtype)
+        total = ir.Const(plain.value, dtype)
     elif plain.terms:
-        total = Cast(IndexValue(plain, I64), dtype, "wrap")
+        total = ir.Cast(ir.IndexValue(plain, I64), dtype, "wrap")
     for monomial, coefficient in (index - plain).terms:
         term = _value_of_atom(monomial[0], dtype, types, extents) if len(monomial) == 1 else None
         if term is None or coefficient < 0:
             return None
         if coefficient > 1:
-            term = Call("mul", (term, Const(coefficient, dtype)), dtype)
-        total = term if total is None else Call("add", (total, term), dtype)
+            term = ir.Call("mul", (term, ir.Const(coefficient, dtype)), dtype)
+        total = term if total is None else ir.Call("add", (total, term), dtype)
     return total
 
 
 def _value_of_atom(
-    atom: Atom, dtype: DType, types: Mapping[str, DType], extents: Mapping[str, int]
-) -> Expr | None:
+    atom: Atom, dtype: ir.DType, types: Mapping[str, ir.DType], extents: Mapping[str, int]
+) -> ir.Expr | None:
     match atom:
         case Element(buffer, at) if buffer in types:
-            read = Read(buffer, (at,), types[buffer])
+            read = ir.Read(buffer, (at,), types[buffer])
             if read.dtype == dtype:
                 return read
-            return Cast(read, dtype, "exact" if converts_exactly(read.dtype, dtype) else "wrap")
+            return ir.Cast(read, dtype, "exact" if ir.converts_exactly(read.dtype, dtype) else "wrap")
         case Mod(value, divisor) | FloorDiv(value, divisor):
             inner, by, reach = (
                 _value_of(value, dtype, types, extents),
@@ -211,7 +195,7 @@ def _value_of_atom(
             if inner is None or not by or by & (by - 1) or reach is None or reach[0] < 0:
                 return None
             op, other = ("and", by - 1) if isinstance(atom, Mod) else ("shr", by.bit_length() - 1)
-            return Call(op, (inner, Const(other, dtype)), dtype)
+            return ir.Call(op, (inner, ir.Const(other, dtype)), dtype)
         case _:
             return None
 
@@ -221,7 +205,7 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 
 
 def find_place(
-    search: MoveSearch, instruction: Instruction, name: str, request: LoadRequest, params: Params
+    search: MoveSearch, instruction: ir.Instruction, name: str, request: LoadRequest, params: Params
 ) -> Location | None:
     """Return the location from which an instruction reads its memory operand, or None if the layout does not fit."""
     if any(
@@ -230,7 +214,7 @@ def find_place(
     ):
         return None
     limits = {str(coordinate): size for coordinate, size in enumerate(request.shape)}
-    binding = Binding(name, tuple(Index.of(a) for a in limits), request.expr)
+    binding = Binding(name, tuple(ir.Index.of(a) for a in limits), request.expr)
     return search.locate(instruction, binding, params, limits)
 
 
@@ -241,8 +225,8 @@ def find_operand_load(
     if search.is_addressable(request.memory):  # no register, and nothing is written to memory on the way
         return None
     e = request.expr
-    here = tuple(Index.of(d) for d in coordinate_names(len(request.shape)))
-    if isinstance(e, Read) and e.buffer == f"{VALUE}:{request.memory}" and e.index == here:
+    here = tuple(ir.Index.of(d) for d in coordinate_names(len(request.shape)))
+    if isinstance(e, ir.Read) and e.buffer == f"{VALUE}:{request.memory}" and e.index == here:
         return Present()
     if search.short_indices and request.expr != (expr := compare_by_lanes(request.expr)):
         request = replace(request, expr=expr)
@@ -253,7 +237,7 @@ def find_operand_load(
         return search.memo[request]
     if moves >= min(MAX_MOVES, search.failed.get(request, MAX_MOVES)):
         return None
-    if is_out_of_reach(search, request):
+    if interleave.is_out_of_reach(search, request):
         search.failed[request] = 0
         return None
     search.underway.add(request)
@@ -262,7 +246,7 @@ def find_operand_load(
         if best is not None and search.interval_ns(first.name, {}) >= best.cost_ns:
             continue
         if others or request.used is not None:
-            found = try_pieces(search, (first, *others), request, moves, find_operand_load)
+            found = interleave.try_pieces(search, (first, *others), request, moves, find_operand_load)
         else:
             found = _try(search, first, request, moves)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
@@ -288,17 +272,17 @@ def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Patt
     every = search.known.producers(*key)
     if request.used is None and index_of(request.expr) is None:  # else others than those of its head may do
         every = search.known.producers_of(request.memory, request.dtype, request.expr)
-    yield from ((p,) for p in every if not is_wasted(search, p, request))
+    yield from ((p,) for p in every if not interleave.is_wasted(search, p, request))
     written = search.known.in_pieces(*key)
-    if written and (apart := lanes_apart(search, request)) is not None:
-        rows = contiguous_row_length(search, request)
+    if written and (apart := interleave.lanes_apart(search, request)) is not None:
+        rows = interleave.contiguous_row_length(search, request)
         for pieces in written:
-            step = step_of(pieces)
-            if step % rows == 0 if rows and is_joining(pieces) else step == apart:
+            step = interleave.step_of(pieces)
+            if step % rows == 0 if rows and interleave.is_joining(pieces) else step == apart:
                 yield pieces
 
 
-def _is_constant(e: Expr) -> bool:
+def _is_constant(e: ir.Expr) -> bool:
     """Return whether an expression does not change in any loop, so that compilers compute it once.
 
     The register that it stays in is not counted (docs/decisions/0018-shifting-in-place.md).
@@ -327,9 +311,11 @@ def _try(search: MoveSearch, pattern: Pattern, request: LoadRequest, moves: int)
     return None
 
 
-_Laid = tuple[Params, dict[str, int], dict[str, Index], Expr]
+_Laid = tuple[Params, dict[str, int], dict[str, ir.Index], ir.Expr]
 _Built = tuple[
-    tuple[tuple[str, OperandMove | Location | Present], ...], tuple[tuple[str, Index | Expr], ...], float
+    tuple[tuple[str, OperandMove | Location | Present], ...],
+    tuple[tuple[str, ir.Index | ir.Expr], ...],
+    float,
 ]
 
 
@@ -347,7 +333,7 @@ def _lay_axes(pattern: Pattern, request: LoadRequest) -> _Laid | None:
 @lru_cache(maxsize=1 << 14)
 def _place_axes(
     pattern: Pattern, shape: tuple[int, ...], valid: Valid, idle: tuple[int, ...], placement: Places
-) -> tuple[Params, dict[str, int], dict[str, Index], dict[str, Index]] | None:
+) -> tuple[Params, dict[str, int], dict[str, ir.Index], dict[str, ir.Index]] | None:
     """Return how an instruction covers a register, or None: its parameters, extents and masks.
 
     The last part is the register's coordinates by the instruction's axes.
@@ -358,7 +344,7 @@ def _place_axes(
     placed = axis_limits(pattern, params, pattern.target.index, shape, valid, idle)
     if placed is None:
         return None
-    prefixed = {a: Index.of(f"%{a}") for a in placed[0]}
+    prefixed = {a: ir.Index.of(f"%{a}") for a in placed[0]}
     coordinates = zip(coordinate_names(len(shape)), pattern.target.index, strict=True)
     return params, *placed, {d: i.substitute(prefixed) for d, i in coordinates}
 
@@ -367,7 +353,7 @@ def _move(
     pattern: Pattern,
     request: LoadRequest,
     inputs: tuple[tuple[str, OperandMove | Location | Present], ...],
-    chosen: tuple[tuple[str, Index | Expr], ...],
+    chosen: tuple[tuple[str, ir.Index | ir.Expr], ...],
     cost_ns: float,
 ) -> OperandMove:
     own = pattern.name, pattern.output.name, request.memory, request.dtype, request.shape
@@ -377,7 +363,7 @@ def _move(
 def _lookups(known: Repertoire, request: LoadRequest) -> Sequence[Lookup]:
     """Return the look-up instructions that may serve a request whose subscripts depend on values."""
     expr = request.expr
-    if request.used is not None or request.fill is not None or not isinstance(expr, Read):
+    if request.used is not None or request.fill is not None or not isinstance(expr, ir.Read):
         return ()
     if not any(has_elements(i) and any(s.startswith("%") for s in i.symbols) for i in expr.index):
         return ()
@@ -412,7 +398,7 @@ def _try_lookup(search: MoveSearch, lookup: Lookup, request: LoadRequest, moves:
 
 
 def _leaves_fill(
-    search: MoveSearch, pattern: Pattern, request: LoadRequest, fill: Const, masks: dict[str, Index]
+    search: MoveSearch, pattern: Pattern, request: LoadRequest, fill: ir.Const, masks: dict[str, ir.Index]
 ) -> bool:
     """Return whether elements beyond the valid ones have the fill value.
 
@@ -420,9 +406,9 @@ def _leaves_fill(
     short has to run over a register whose own elements are filled there: a broadcast fills all lanes alike.
     """
     value = pattern.value
-    while isinstance(value, Cast) and fill.value == 0:
+    while isinstance(value, ir.Cast) and fill.value == 0:
         value = value.value
-    if not isinstance(value, (Read, Const)):
+    if not isinstance(value, (ir.Read, ir.Const)):
         return False
     masked = {a.name for a in pattern.axes if a.extent.symbols & masks.keys()}
     open_axes = {
@@ -433,7 +419,7 @@ def _leaves_fill(
     }
     if not open_axes:
         return True
-    if isinstance(value, Const):
+    if isinstance(value, ir.Const):
         return value.value == fill.value
     if search.is_addressable(pattern.instruction.operand(value.buffer).memory):
         return False
@@ -446,7 +432,7 @@ def find_inputs(
     bindings: Bindings,
     params: Params,
     limits: dict[str, int],
-    masks: dict[str, Index],
+    masks: dict[str, ir.Index],
     request: LoadRequest,
     moves: int,
 ) -> _Built | None:
@@ -454,8 +440,8 @@ def find_inputs(
     if (encoded := encoded_values(pattern.instruction, bindings)) is None:
         return None
     reach = valid_parts(pattern, limits, request.shape, request.valid)
-    moves += isinstance(pattern.value, Read)
-    chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
+    moves += isinstance(pattern.value, ir.Read)
+    chosen: dict[str, ir.Index | ir.Expr] = {n: ir.Index.of(v) for n, v in params.items()}
     chosen |= masks
     inputs: list[tuple[str, OperandMove | Location | Present]] = []
     known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
@@ -469,7 +455,7 @@ def find_inputs(
             if any(s.startswith("%") for s in symbols(binding.subject)):
                 return None
             number = encoded.get(binding.name)
-            chosen[binding.name] = binding.subject if number is None else Index.of(number)
+            chosen[binding.name] = binding.subject if number is None else ir.Index.of(number)
             continue
         operand = own.operand(binding.name)
         if search.is_addressable(operand.memory):
@@ -482,7 +468,7 @@ def find_inputs(
                 return None
             inputs.append((binding.name, where))
             continue
-        fill = Const(request.fill.value, operand.dtype) if request.fill is not None else None
+        fill = ir.Const(request.fill.value, operand.dtype) if request.fill is not None else None
         requested = _request_register(operand, binding, pattern.axes, params, limits, reach, fill)
         found = find_operand_load(search, requested, moves) if requested else None
         if found is None:
@@ -497,13 +483,13 @@ def find_inputs(
 
 
 def _request_register(
-    operand: Operand,
+    operand: ir.Operand,
     binding: Binding,
-    of: tuple[Axis, ...],
+    of: tuple[ir.Axis, ...],
     params: Params,
     limits: dict[str, int],
-    reach: dict[Digits, Index | None],
-    fill: Const | None,
+    reach: dict[Digits, ir.Index | None],
+    fill: ir.Const | None,
 ) -> LoadRequest | None:
     """Return the load request for a register operand, or None if its value is unclear."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
@@ -514,14 +500,16 @@ def _request_register(
     if axes is None:
         whole = fill is None and all(part is None for part in reach.values())
         return (
-            requested_lanes(operand, binding.pattern, binding.subject, of, limits, params) if whole else None
+            interleave.requested_lanes(operand, binding.pattern, binding.subject, of, limits, params)
+            if whole
+            else None
         )
     free = {f"%{a}" for a, e in limits.items() if e > 1 and a not in axes}
     if free & symbols(binding.subject):
         return None
     back = {f"%{a}": e for a, e in axes.items()}
     sizes = {n: int(s or 1) for n, s in zip(names, shape, strict=True)}
-    valid: list[Index | None] = []
+    valid: list[ir.Index | None] = []
     partial = {a for digits, part in reach.items() if part is not None for a, _ in digits}
     for index, size in zip(binding.pattern, shape, strict=True):
         digits = digits_of(index, limits) or ()
@@ -531,7 +519,7 @@ def _request_register(
             return None
         else:
             span = digits[0][1] * limits[digits[0][0]] if digits else 1
-            valid.append(None if span == size else Index.of(span))
+            valid.append(None if span == size else ir.Index.of(span))
     expr = lay_over(binding.subject, back, sizes)
     shape_of, placement = tuple(sizes.values()), placement_of(operand, params)
     return LoadRequest(

@@ -15,11 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from isamap.ir import Call, Cast, Const, Expr, Index, IndexValue, Kernel, Scalar
-from isamap.ir.dtypes import DTYPES, I64
+from isamap.ir import DTYPES, I64, Call, Cast, Const, Expr, Index, IndexValue, Kernel, Scalar, is_nonnegative
 from isamap.ir.evaluate import number_of
 from isamap.ir.facts import find_sites, known_facts
-from isamap.ir.prove import is_nonnegative
 from isamap.ir.walk import symbols, walk, with_parts
 from isamap.match.patterns.unify import Binding, Bindings
 from isamap.source.records import replace

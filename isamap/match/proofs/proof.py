@@ -38,14 +38,7 @@ from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.padding import Shown, neutral_fills
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import read_twice
-from isamap.match.proofs.affine import (
-    Pairs,
-    counts_once,
-    covers_once,
-    determines_axes,
-    divides,
-    implies_equality,
-)
+from isamap.match.proofs import affine
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements, tells_apart
 from isamap.transform.statements import number_without_effect
@@ -234,9 +227,9 @@ def _all_once(case: _Case) -> None:
         lengths = tuple(case.lengths[i] for i in group.instruction_axes)
         extents = tuple(case.extents[k].value for k in group.kernel_axes)
         numbers = tuple(e for e in extents if e is not None)
-        if covers_once(lengths) is not True:
+        if affine.covers_once(lengths) is not True:
             raise _OpenQuestion(f"blocks over {group.name} were not shown to cover it once")
-        if len(numbers) == len(extents) > 1 and counts_once(numbers) is not True:
+        if len(numbers) == len(extents) > 1 and affine.counts_once(numbers) is not True:
             raise _OpenQuestion(f"the order of {group.name} was not shown to reach every point")
 
 
@@ -258,7 +251,7 @@ def _elements_follow(case: _Case, operand: str, own: tuple[Index, ...], theirs: 
     needed = [g for g in case.groups if any(k in i.symbols for i in theirs for k in g.kernel_axes)]
     lanes = {i: Index.of(n) for i, n in case.lengths.items() if n > 1}
     asked = case.lanes_of(needed)
-    if not asked or determines_axes(own, lanes, asked):
+    if not asked or affine.determines_axes(own, lanes, asked):
         return
     if not _all_implied(case, own, theirs, from_lanes=True):
         raise _OpenQuestion(f"elements of {operand} were not shown to stand for one element each")
@@ -270,7 +263,7 @@ def _written_apart(case: _Case) -> None:
     groups = [g for g in case.groups if any(i in s.symbols for s in own for i in g.instruction_axes)]
     groups = [g for g in groups if case.lanes_of([g])]
     axes = {k: case.extents[k] for g in groups for k in g.kernel_axes}
-    if not axes or determines_axes(theirs, axes, axes) or tells_apart(theirs, axes):
+    if not axes or affine.determines_axes(theirs, axes, axes) or tells_apart(theirs, axes):
         return
     if not _all_implied(case, own, theirs, from_lanes=False):
         raise _OpenQuestion("two elements of the output were not shown to be two of the array")
@@ -293,8 +286,8 @@ def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...],
             a.name: a.extent.substitute(values).substitute(highs).value or 1 if a.name in shared else length
             for a, length in zip(case.pattern.axes, case.lengths.values(), strict=True)
         }
-        pairs = Pairs(case.groups, lengths, case.extents)
-        if implies_equality(own, theirs, pairs, from_lanes=from_lanes) is not True:
+        pairs = affine.Pairs(case.groups, lengths, case.extents)
+        if affine.implies_equality(own, theirs, pairs, from_lanes=from_lanes) is not True:
             return False
     return True
 
@@ -310,7 +303,7 @@ def _padding_is_neutral(case: _Case) -> None:
     lanes = {i: Index.of(n) for i, n in _full_lengths(case.pattern).items() if n > 1}
     asked = sorted({i for p in outer for i in p if i in lanes})
     if not all(p <= written for p in outer) or (
-        asked and not determines_axes(case.own(case.pattern.target.index), lanes, asked)
+        asked and not affine.determines_axes(case.own(case.pattern.target.index), lanes, asked)
     ):
         raise _OpenQuestion("lanes beyond the end may write elements that are in use")
     inner = [p for p in padded if not p & written]
@@ -334,7 +327,7 @@ def _padded_cases(case: _Case) -> Iterator[frozenset[str]]:
     for group in case.groups:
         tile = prod(full[i] for i in group.instruction_axes)
         own = frozenset(i for i in group.instruction_axes if full[i] > 1)
-        fits = any(divides(tile, case.extents[k], case.facts) for k in group.kernel_axes)
+        fits = any(affine.divides(tile, case.extents[k], case.facts) for k in group.kernel_axes)
         numbers = [case.extents[k].value for k in group.kernel_axes]
         fits = fits or (None not in numbers and prod(n or 1 for n in numbers) % tile == 0)
         shortened = len(group.instruction_axes) == 1 and _can_be_one(case.pattern, *group.instruction_axes)
@@ -376,7 +369,7 @@ def _show_lanes(case: _Case, padded: Sequence[frozenset[str]], lanes: dict[str, 
         if not used & axes:
             always.add(binding.name)
         elif not any(
-            p <= used and determines_axes(case.own(binding.pattern), lanes, sorted(p)) for p in padded
+            p <= used and affine.determines_axes(case.own(binding.pattern), lanes, sorted(p)) for p in padded
         ):
             perhaps.append(binding.name)
     yield from (frozenset((*always, *some)) for some in _subsets(perhaps))

@@ -16,28 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from isamap.ir.dtypes import first_cast
+from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Kernel, Read, Scalar, first_cast, print_expr
 from isamap.ir.evaluate import number_of
-from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Kernel, Read, Scalar
-from isamap.ir.ops import OPS
-from isamap.ir.printer import print_expr
 from isamap.ir.walk import parts_of, walk
 from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.enumerate import find_in_statement, find_mappings
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.patterns.pattern import encoded_values, pattern_of, patterns_of
 from isamap.match.patterns.unify import unify
-from isamap.match.refusals.axis_conditions import (
-    refuse_axes,
-    refuse_elements,
-    refuse_flushing,
-    refuse_guard,
-    refuse_instruction,
-    refuse_order,
-    refuse_padding,
-    refuse_parameters,
-    refuse_preconditions,
-)
+from isamap.match.refusals import axis_conditions
 from isamap.match.refusals.heads import refuse_heads, refuse_product
 from isamap.match.refusals.kernel_edits import (
     Edits,
@@ -411,23 +398,23 @@ def _subjects(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
 
 
 CONDITIONS: tuple[Callable[[Pair], Failure | None], ...] = (
-    refuse_instruction,
-    refuse_guard,
+    axis_conditions.refuse_instruction,
+    axis_conditions.refuse_guard,
     refuse_heads,
     refuse_product,
     refuse_tree,
-    refuse_axes,
-    refuse_elements,
-    refuse_parameters,
+    axis_conditions.refuse_axes,
+    axis_conditions.refuse_elements,
+    axis_conditions.refuse_parameters,
 )
 """The conditions that are tested, in this order, for an instruction without a mapping."""
 
 FURTHER: tuple[Callable[[Pair], Failure | None], ...] = (
     refuse_product,
-    refuse_order,
-    refuse_flushing,
-    refuse_padding,
-    refuse_preconditions,
+    axis_conditions.refuse_order,
+    axis_conditions.refuse_flushing,
+    axis_conditions.refuse_padding,
+    axis_conditions.refuse_preconditions,
 )
 """The conditions that are tested for an instruction with mappings: whether they are legal and executable."""
 
@@ -487,7 +474,7 @@ def _first(case: Pair, around: OfferedMoves) -> Failure | None:
         # Under a predicate alone an instruction does what it would without, in lanes where that holds.
         plain = replace(case, pattern=parts[0])
         found = next((c for condition in CONDITIONS[1:] if (c := condition(plain)) is not None), None)
-        return found or refuse_instruction(case)
+        return found or axis_conditions.refuse_instruction(case)
     found = next((c for condition in CONDITIONS if (c := condition(case)) is not None), None)
     return found or _not_counted(case)
 

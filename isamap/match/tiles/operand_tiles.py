@@ -21,14 +21,7 @@ from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import map_reads
 from isamap.machine import Machine, home_of, main_memories
 from isamap.match.mappings.mapping import Mapping
-from isamap.match.operand_loads.load_request import (
-    LoadRequest,
-    MoveSearch,
-    OperandMove,
-    Places,
-    Present,
-    placement_of,
-)
+from isamap.match.operand_loads import load_request as requests
 from isamap.match.operand_loads.load_search import find_operand_load, find_place
 from isamap.match.patterns.address import Location, simplify_expr
 from isamap.match.patterns.lane_indices import have_short_indices
@@ -71,7 +64,7 @@ class OperandTile:
     cell_shape: tuple[int, ...]
     cell_pattern: tuple[Index, ...]
     cells: tuple[Index, ...]
-    placement: Places
+    placement: requests.Places
     fill: Const
     computed: tuple[Expr, DType] | None = None
     idle: tuple[int, ...] = ()
@@ -92,7 +85,7 @@ class OperandTile:
 
     def request(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
-    ) -> LoadRequest:
+    ) -> requests.LoadRequest:
         """Return the load request if only a number of elements is valid along each axis in `partial`."""
         whole = self.spans or (None,) * len(self.parts)
         valid = tuple(partial.get(p or "") or span for p, span in zip(self.parts, whole, strict=True))
@@ -100,7 +93,7 @@ class OperandTile:
         if self.computed is not None:
             element, (over, _) = value, self.computed
             value = map_reads(over, lambda read: element if read.buffer == ELEMENT else read)
-        return LoadRequest(
+        return requests.LoadRequest(
             value,
             self.memory,
             self.register_dtype,
@@ -154,8 +147,8 @@ class Tile:
 
 
 def bring(
-    search: MoveSearch, tile: Tile, operand: OperandTile, request: LoadRequest
-) -> OperandMove | Present | Location | None:
+    search: requests.MoveSearch, tile: Tile, operand: OperandTile, request: requests.LoadRequest
+) -> requests.OperandMove | requests.Present | Location | None:
     """Return how an operand of an issue is loaded: by a chain of instructions, or from its location."""
     if not search.is_addressable(operand.memory):
         return find_operand_load(search, request)
@@ -391,7 +384,7 @@ def _operand(
         tuple(c[0] for c in cells),
         tuple(c[1] for c in cells),
         tuple(c[2] for c in cells),
-        placement_of(operand, params),
+        requests.placement_of(operand, params),
         zero_of(operand.dtype),
         idle=tuple(n for n, part in enumerate(parts) if part in idle),
         spans=tuple(_span(index, size, lengths) for index, size in zip(subscripts, sizes, strict=True)),
@@ -484,7 +477,7 @@ def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
     return {o.name: tensor_strides(o) for o in kernel.operands}
 
 
-def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
+def move_search_of(kernel: Kernel, machine: Machine) -> requests.MoveSearch:
     """Return the search for moves of a kernel's arrays, with its caches. Raises: NoMapping for an unknown memory."""
     placed = {o.name: o.memory for o in kernel.operands if o.memory is not None}
     mains = main_memories(machine)
@@ -493,7 +486,7 @@ def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
         help_ = f"write one of: {', '.join(mains)}; or leave out `@ {operand.memory}`"
         raise NoMapping.of("unknown-memory", said, operand.span, help=help_)
     passing = frozenset(o.name for o in kernel.operands if o.role == "temp")
-    return MoveSearch(
+    return requests.MoveSearch(
         machine,
         layouts(kernel),
         alignments=stated_alignments(kernel),
@@ -518,7 +511,7 @@ def profile_sizes(statement: Statement) -> dict[str, int]:
     return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
 
 
-def in_tiles(operand: OperandTile, search: MoveSearch, home: str = "") -> Read:
+def in_tiles(operand: OperandTile, search: requests.MoveSearch, home: str = "") -> Read:
     """Return an operand's elements in the layout of a staging buffer, over the operand's coordinates.
 
     `home` is the scratchpad of the buffer. "" means the workspace.

@@ -12,8 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
-from isamap.ir import Index, Operand, Read, typical_value
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Index, Operand, Read, typical_value
 from isamap.match.mappings.exact import largest_parameters
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.operand_loads.load_request import MoveSearch

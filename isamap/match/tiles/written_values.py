@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite, prod
 
-from isamap.ir import Axis, Call, Cast, Const, Expr, Index, Read, substitute_expr
-from isamap.ir.index import ZERO
+from isamap.ir import ZERO, Axis, Call, Cast, Const, Expr, Index, Read, substitute_expr
 from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.enumerate import pairings

@@ -11,18 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from isamap.plan.schedule import (
-    COST_UNITS,
-    LOOP_KINDS,
-    DeferredWriteBack,
-    LoopStep,
-    NestSchedule,
-    Prefetch,
-    Schedule,
-    Stage,
-    UnrolledLoop,
-    forget_cost,
-)
+from isamap.plan import schedule as schedules
 from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import TextReader
 from isamap.plan.text.stage_lines import parse_stage, read_iterations
@@ -35,10 +24,10 @@ MAX_DEPTH = 200
 MAX_HINTED_AHEAD = 256
 
 _WORDS = ("carry", "for", "fuse", "hold", "issue", "par", "pipeline", "prefetch", "spread", "stage", "unroll")
-_LOOPS: dict[str, type[LoopStep]] = {kind.word: kind for kind in LOOP_KINDS}
+_LOOPS: dict[str, type[schedules.LoopStep]] = {kind.word: kind for kind in schedules.LOOP_KINDS}
 
 
-def parse_schedule(source: Source) -> Schedule:
+def parse_schedule(source: Source) -> schedules.Schedule:
     """Return the schedule in a text. In an edited text, its claims about cost are dropped.
 
     Raises: SyntaxProblem if it is not a schedule.
@@ -57,7 +46,7 @@ def parse_schedule(source: Source) -> Schedule:
         )
     reader.position += len(FORMAT)
     schedule, digest = parse_header(reader)
-    nests: list[NestSchedule] = []
+    nests: list[schedules.NestSchedule] = []
     while not reader.at_end():
         start = reader.peek_span()
         nest = _parse_nest(reader)
@@ -76,17 +65,17 @@ def parse_schedule(source: Source) -> Schedule:
 class _Body:
     """The parts of a nest that its loops have stated so far."""
 
-    loops: list[LoopStep] = field(default_factory=list[LoopStep])
-    stages: list[Stage] = field(default_factory=list[Stage])
+    loops: list[schedules.LoopStep] = field(default_factory=list[schedules.LoopStep])
+    stages: list[schedules.Stage] = field(default_factory=list[schedules.Stage])
     hold: int | None = None
-    spread: list[DeferredWriteBack] = field(default_factory=list[DeferredWriteBack])
+    spread: list[schedules.DeferredWriteBack] = field(default_factory=list[schedules.DeferredWriteBack])
     fused: list[int] = field(default_factory=list[int])
-    prefetches: list[Prefetch] = field(default_factory=list[Prefetch])
+    prefetches: list[schedules.Prefetch] = field(default_factory=list[schedules.Prefetch])
     pipeline: Pipeline | None = None
     carried: str = ""
 
 
-def _parse_nest(reader: TextReader) -> NestSchedule:
+def _parse_nest(reader: TextReader) -> schedules.NestSchedule:
     reader.take_one_of(("nest",))
     statement = reader.take_number()
     reader.take_one_of(("{",))
@@ -104,7 +93,7 @@ def _parse_nest(reader: TextReader) -> NestSchedule:
     for _ in range(len(body.loops) + 1):
         reader.take_one_of(("}",))
     hold = body.hold if body.hold is not None else 0
-    return NestSchedule(
+    return schedules.NestSchedule(
         statement,
         mapping,
         tuple(choose),
@@ -178,17 +167,17 @@ def _parse_pipeline(reader: TextReader) -> Pipeline:
     return Pipeline(interval, tuple(starts))
 
 
-def _parse_prefetch(reader: TextReader, depth: int) -> Prefetch:
+def _parse_prefetch(reader: TextReader, depth: int) -> schedules.Prefetch:
     operand = reader.take_name("an operand")
     reader.take_one_of(("ahead",))
     ahead = read_iterations(reader, MAX_HINTED_AHEAD)
     reader.take_one_of(("into",))
     cache = reader.take_name("a cache")
     reader.take_one_of((";",))
-    return Prefetch(operand, depth, ahead, cache)
+    return schedules.Prefetch(operand, depth, ahead, cache)
 
 
-def _parse_spread(reader: TextReader, body: _Body) -> DeferredWriteBack:
+def _parse_spread(reader: TextReader, body: _Body) -> schedules.DeferredWriteBack:
     reader.take_one_of(("write",))
     span = reader.peek_span()
     operand = reader.take_name("an operand")
@@ -201,19 +190,19 @@ def _parse_spread(reader: TextReader, body: _Body) -> DeferredWriteBack:
     reader.take_one_of(("into",))
     axis = reader.take_name("an axis")
     reader.take_one_of((";",))
-    return DeferredWriteBack(operand, axis)
+    return schedules.DeferredWriteBack(operand, axis)
 
 
-def _parse_loop(reader: TextReader, kind: type[LoopStep]) -> LoopStep:
+def _parse_loop(reader: TextReader, kind: type[schedules.LoopStep]) -> schedules.LoopStep:
     axis = reader.take_name("an axis")
     reader.take_one_of(("by",))
     span = reader.peek_span()
     step = reader.take_number()
     if step < 1:
         raise reader.problem("a step is at least 1", span)
-    if kind is UnrolledLoop:
+    if kind is schedules.UnrolledLoop:
         reader.take_one_of(("{",))
-        return UnrolledLoop(axis, step)
+        return schedules.UnrolledLoop(axis, step)
     rest: list[int] = []
     if reader.take_one_of(("rest", "{")) == "rest":
         while not rest or reader.peek_span().text != "{":
@@ -237,14 +226,14 @@ _BLOCKS = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s+by\s+([1-9][0-9]{0,17})\s*"
 _FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 
-def forget_stale_cost(schedule: Schedule, digest: str) -> Schedule:
+def forget_stale_cost(schedule: schedules.Schedule, digest: str) -> schedules.Schedule:
     """Return the schedule. If the digest does not match its text, claims of cost and bound are dropped."""
-    return schedule if digest == text_digest(schedule) else forget_cost(schedule)
+    return schedule if digest == text_digest(schedule) else schedules.forget_cost(schedule)
 
 
-def parse_header(reader: TextReader) -> tuple[Schedule, str]:
+def parse_header(reader: TextReader) -> tuple[schedules.Schedule, str]:
     """Return the lines before the first nest as a schedule without nests, and the digest in them."""
-    schedule, digest = Schedule("", "", (), ()), ""
+    schedule, digest = schedules.Schedule("", "", (), ()), ""
     seen: set[str] = set()
     while not reader.at_end() and reader.peek_span().text != "nest":
         key_span = reader.peek_span()
@@ -268,7 +257,7 @@ def parse_header(reader: TextReader) -> tuple[Schedule, str]:
     return schedule, digest
 
 
-def _read_sizes(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
+def _read_sizes(schedule: schedules.Schedule, reader: TextReader, value: Span) -> schedules.Schedule:
     sizes: list[tuple[str, int | str]] = []
     for word in value.text.split(","):
         match = _SIZE.match(word)
@@ -286,7 +275,7 @@ def _read_time(reader: TextReader, value: Span) -> float:
         time_ns = float(number)
     except ValueError:
         time_ns = -1.0
-    if unit.strip() not in ("ns", *COST_UNITS.values()) or not 0 <= time_ns < float("inf"):
+    if unit.strip() not in ("ns", *schedules.COST_UNITS.values()) or not 0 <= time_ns < float("inf"):
         raise reader.problem(f"`{value.text}` is not a time", value, "write it as `12.5 ns`")
     return time_ns
 
@@ -299,7 +288,7 @@ def _read_digest(reader: TextReader, value: Span) -> str:
     return value.text
 
 
-def _read_fixed(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
+def _read_fixed(schedule: schedules.Schedule, reader: TextReader, value: Span) -> schedules.Schedule:
     pairs = [_FIXED.fullmatch(word) for word in value.text.split(",")]
     found = [(pair[1], int(pair[2])) for pair in pairs if pair]
     if len(found) != len(pairs):
@@ -311,7 +300,7 @@ def _read_fixed(schedule: Schedule, reader: TextReader, value: Span) -> Schedule
     return replace(schedule, fixed=tuple(found))
 
 
-def _read_blocks(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
+def _read_blocks(schedule: schedules.Schedule, reader: TextReader, value: Span) -> schedules.Schedule:
     pairs = [_BLOCKS.fullmatch(word) for word in value.text.split(",")]
     found = [(pair[1], int(pair[2])) for pair in pairs if pair]
     if len(found) != len(pairs) or len(dict(found)) != len(found):
@@ -321,7 +310,7 @@ def _read_blocks(schedule: Schedule, reader: TextReader, value: Span) -> Schedul
     return replace(schedule, blocks=tuple(found))
 
 
-def _read_profile(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
+def _read_profile(schedule: schedules.Schedule, reader: TextReader, value: Span) -> schedules.Schedule:
     if not _DIGEST.fullmatch(value.text):
         raise reader.problem(
             f"`{value.text}` is not a digest of a profile",
@@ -331,7 +320,7 @@ def _read_profile(schedule: Schedule, reader: TextReader, value: Span) -> Schedu
     return replace(schedule, profile=value.text)
 
 
-def _read_status(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
+def _read_status(schedule: schedules.Schedule, reader: TextReader, value: Span) -> schedules.Schedule:
     if value.text not in _STATUSES:
         reader.position = value.start
         raise reader.unexpected(_STATUSES)
@@ -345,14 +334,14 @@ def _read_engines(reader: TextReader, value: Span) -> str:
     return engines.strip()
 
 
-def _read_reproducible(schedule: Schedule, reader: TextReader, value: Span) -> Schedule:
+def _read_reproducible(schedule: schedules.Schedule, reader: TextReader, value: Span) -> schedules.Schedule:
     if value.text not in ("yes", "no"):
         reader.position = value.start
         raise reader.unexpected(("yes", "no"))
     return replace(schedule, reproducible=value.text == "yes")
 
 
-_HEADER_READERS: dict[str, Callable[[Schedule, TextReader, Span], Schedule]] = {
+_HEADER_READERS: dict[str, Callable[[schedules.Schedule, TextReader, Span], schedules.Schedule]] = {
     "kernel": lambda s, _, value: replace(s, kernel=value.text),
     "machine": lambda s, _, value: replace(s, machine=value.text),
     "sizes": _read_sizes,

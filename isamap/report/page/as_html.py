@@ -18,13 +18,7 @@ from isamap.report.columns import Row, bytes_text, energy_text
 from isamap.report.explained import runner_rows, spent_rows
 from isamap.report.mappings import time_text
 from isamap.report.nest_tree import registers_text, stationary_text, tree_rows
-from isamap.report.page.pictures import (
-    memory_pictures,
-    roofline_pictures,
-    time_pictures,
-    timeline_pictures,
-    traffic_pictures,
-)
+from isamap.report.page import pictures as drawings
 from isamap.report.page.report_facts import Mark, Pane, Report, SubjectLine, names_in
 from isamap.report.page.stamp import STAMP
 from isamap.report.page.timeline import Bar, Timeline, Track
@@ -166,7 +160,7 @@ def _print_mapping(report: Report) -> Iterator[str]:
 
 
 def _time(report: Report) -> Iterator[str]:
-    yield from _figures(list(time_pictures(report)))
+    yield from _figures(list(drawings.time_pictures(report)))
     if report.timeline is None:
         yield f'<p class="note">No timeline: {escape(report.no_timeline)}.</p>'
     else:
@@ -184,14 +178,14 @@ def _time(report: Report) -> Iterator[str]:
 
 
 def _memories(report: Report) -> Iterator[str]:
-    yield from _figures(list(memory_pictures(report)))
+    yield from _figures(list(drawings.memory_pictures(report)))
     for use in report.memories:
         if not use.is_timed:
             yield f'<p class="note">{escape(use.memory)}: each step is an issue, in the order of the program.</p>'
 
 
 def _roofline(report: Report) -> Iterator[str]:
-    yield from _figures(list(roofline_pictures(report)))
+    yield from _figures(list(drawings.roofline_pictures(report)))
     for roof in report.explained.roofs:
         said = f"Statement {roof.statement}: {roofline_sentence(roof)}"
         yield f"<details><summary>{escape(said)}</summary>"
@@ -200,7 +194,7 @@ def _roofline(report: Report) -> Iterator[str]:
 
 
 def _bytes(report: Report) -> Iterator[str]:
-    yield from _figures(list(traffic_pictures(report)))
+    yield from _figures(list(drawings.traffic_pictures(report)))
     if len(report.levels):
         yield _table(level_rows(report.levels), (1, 2))
     yield "<details><summary>Bytes per statement, level and operand</summary>"
@@ -258,7 +252,7 @@ def network_html(title: str, layers: Sequence[Mapping[str, Any]], kernels: Mappi
     figures = [("predicted", time_text(timeline.total_ns)), ("layers", str(len(layers)))]
     figures += [(track.name, time_text(track.busy_ns)) for track in timeline.tracks]
     said = f"{len(layers)} layers take {time_text(timeline.total_ns)} by the cost model, one after the other."
-    drawn = _Section("timeline", "Timeline", _figures(list(timeline_pictures(title, timeline))))
+    drawn = _Section("timeline", "Timeline", _figures(list(drawings.timeline_pictures(title, timeline))))
     table = _Section("layers", "Layers", (_table([LAYERS, *rows], (2, 3)),))
     return _page(title, said, figures, (drawn, table, *parts))
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from isamap.emit.c_interface import clean_comment
-from isamap.ir import Kernel
-from isamap.ir.nodes import Assign, Loop, Stmt
+from isamap.ir import Assign, Kernel, Loop, Stmt
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
 from isamap.report.page.report_facts import Mark, SubjectLine

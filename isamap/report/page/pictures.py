@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from isamap.report import picture as svg
 from isamap.report.columns import bytes_text, percent_text
 from isamap.report.explained import SMALL, TimeShares
 from isamap.report.mappings import time_text
@@ -11,26 +12,11 @@ from isamap.report.page.memories import MemoryUse, Stay
 from isamap.report.page.report_facts import Report
 from isamap.report.page.timeline import Bar, Timeline, merge_bars
 from isamap.report.page.traffic import LevelBytes
-from isamap.report.picture import (
-    COLUMNS,
-    LEFT,
-    RIGHT,
-    WIDTH,
-    Across,
-    Picture,
-    box,
-    colour,
-    fit_text,
-    label_bar,
-    stripe_bar,
-    stripes,
-    words,
-)
 from isamap.report.roofline import roofline_picture
 from isamap.source.records import dataclass
 
 
-def time_pictures(report: Report) -> Iterator[Picture]:
+def time_pictures(report: Report) -> Iterator[svg.Picture]:
     """Yield pictures of the simulated busy times, if there are any, and of the parts of the model's time."""
     if report.timeline is not None:
         yield from timeline_pictures(report.title, report.timeline)
@@ -38,24 +24,24 @@ def time_pictures(report: Report) -> Iterator[Picture]:
     yield from (time_picture(report.title, spent) for spent in longest if spent.parts)
 
 
-def memory_pictures(report: Report) -> Iterator[Picture]:
+def memory_pictures(report: Report) -> Iterator[svg.Picture]:
     """Yield a picture for each memory."""
     yield from (memory_picture(report.title, use) for use in report.memories)
 
 
-def roofline_pictures(report: Report) -> Iterator[Picture]:
+def roofline_pictures(report: Report) -> Iterator[svg.Picture]:
     """Yield a roofline for each computing statement. The one with the most operations is first."""
     for roof in sorted(report.explained.roofs, key=lambda roof: -roof.operations):
         yield roofline_picture(report.title, [roof], f"roofline-{roof.statement}")
 
 
-def traffic_pictures(report: Report) -> Iterator[Picture]:
+def traffic_pictures(report: Report) -> Iterator[svg.Picture]:
     """Yield one picture of all levels, if any traffic is known."""
     if any(level.total_bytes for level in report.levels):
         yield traffic_picture(report.title, report.levels)
 
 
-def all_pictures(report: Report) -> tuple[Picture, ...]:
+def all_pictures(report: Report) -> tuple[svg.Picture, ...]:
     """Return every picture. Their names are unique."""
     kinds = (time_pictures, memory_pictures, roofline_pictures, traffic_pictures)
     return tuple(picture for kind in kinds for picture in kind(report))
@@ -69,7 +55,7 @@ def all_pictures(report: Report) -> tuple[Picture, ...]:
 
 AMOUNTS, BAR_ROW, BARS_TOP, LETTER = 190, 26, 52, 6.4
 """Units: pixels; what stands behind the bars, and a letter of what stands in front of them."""
-TEXT_COLUMNS = COLUMNS - 24
+TEXT_COLUMNS = svg.COLUMNS - 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +68,7 @@ class _Amount:
     is_hidden: bool = False
 
 
-def time_picture(title: str, spent: TimeShares) -> Picture:
+def time_picture(title: str, spent: TimeShares) -> svg.Picture:
     """Return a picture of a statement's time in parts. Parts that others hide are pale."""
     longest = next((part for part in spent.parts if part.hides), None)
     amounts = [
@@ -100,7 +86,7 @@ def time_picture(title: str, spent: TimeShares) -> Picture:
     return _bars_picture(f"time-{spent.statement}", said, amounts)
 
 
-def traffic_picture(title: str, levels: Sequence[LevelBytes]) -> Picture:
+def traffic_picture(title: str, levels: Sequence[LevelBytes]) -> svg.Picture:
     """Return a picture of the bytes per level, read and then written."""
     most = max((level.total_bytes for level in levels), default=0.0) or 1.0
     amounts = [
@@ -115,18 +101,18 @@ def _read_and_written(level: LevelBytes) -> str:
     return f"{read} + {bytes_text(round(level.written_bytes))}" if level.written_bytes else read
 
 
-def _bars_picture(name: str, title: str, amounts: Sequence[_Amount]) -> Picture:
+def _bars_picture(name: str, title: str, amounts: Sequence[_Amount]) -> svg.Picture:
     names = 30 + LETTER * max((len(amount.name) for amount in amounts), default=0)
-    room = WIDTH - names - AMOUNTS
-    body: list[str] = [words(24, 28, title, "title")]
+    room = svg.WIDTH - names - AMOUNTS
+    body: list[str] = [svg.words(24, 28, title, "title")]
     for number, amount in enumerate(amounts):
         y, x = BARS_TOP + BAR_ROW * number, names
-        body.append(words(names - 10, y + 15, amount.name, "", "end"))
+        body.append(svg.words(names - 10, y + 15, amount.name, "", "end"))
         for piece, part in enumerate(amount.pieces):
-            body.append(box(x, y + 2, room * part, BAR_ROW - 8, _kind(amount), colour(piece)))
+            body.append(svg.box(x, y + 2, room * part, BAR_ROW - 8, _kind(amount), svg.colour(piece)))
             x += room * part
-        body.append(words(x + 8, y + 15, amount.said))
-    return Picture(
+        body.append(svg.words(x + 8, y + 15, amount.said))
+    return svg.Picture(
         name, title, BARS_TOP + BAR_ROW * len(amounts) + 12, tuple(body), "\n".join(_lines(title, amounts))
     )
 
@@ -188,19 +174,19 @@ def _is_used(use: MemoryUse, address: int) -> bool:
     return any(s.offset_bytes <= address < s.end_bytes for s in use.stays)
 
 
-def memory_picture(title: str, use: MemoryUse) -> Picture:
+def memory_picture(title: str, use: MemoryUse) -> svg.Picture:
     """Return the picture of one memory."""
-    across, down = Across(0.0, use.span or 1.0, use.is_timed), _Down.of(use)
+    across, down = svg.Across(0.0, use.span or 1.0, use.is_timed), _Down.of(use)
     said = (
         f"{title}: {use.memory} over {'time' if use.is_timed else 'the program, in issues'}, {peak_text(use)}"
     )
     body = (
-        words(24, 28, said, "title"),
+        svg.words(24, 28, said, "title"),
         *across.grid(MEMORY_TOP, down.bottom),
         *_addresses(use, down),
         *(one for stay in use.stays for one in _stay(use, stay, across, down)),
     )
-    return Picture(f"memory-{use.memory}", said, round(down.bottom) + 34, body, _text(use, across, said))
+    return svg.Picture(f"memory-{use.memory}", said, round(down.bottom) + 34, body, _text(use, across, said))
 
 
 def peak_text(use: MemoryUse) -> str:
@@ -213,33 +199,33 @@ def peak_text(use: MemoryUse) -> str:
 
 def _addresses(use: MemoryUse, down: _Down) -> Iterator[str]:
     for (start, y), (end, below) in zip(down.places, down.places[1:], strict=False):
-        yield words(LEFT - 10, y + 12, bytes_text(start) if start else "0", "soft small", "end")
+        yield svg.words(svg.LEFT - 10, y + 12, bytes_text(start) if start else "0", "soft small", "end")
         if not _is_used(use, start):
-            yield box(LEFT, y, WIDTH - LEFT - RIGHT, below - y, "pad")
+            yield svg.box(svg.LEFT, y, svg.WIDTH - svg.LEFT - svg.RIGHT, below - y, "pad")
             free = f"{bytes_text(end - start)} without a buffer"
-            yield words((LEFT + WIDTH - RIGHT) / 2, y + 12, free, "soft small", "middle")
-    yield f'<path class="frame" d="M{LEFT} {MEMORY_TOP}V{down.bottom:.1f}H{WIDTH - RIGHT}"/>'
+            yield svg.words((svg.LEFT + svg.WIDTH - svg.RIGHT) / 2, y + 12, free, "soft small", "middle")
+    yield f'<path class="frame" d="M{svg.LEFT} {MEMORY_TOP}V{down.bottom:.1f}H{svg.WIDTH - svg.RIGHT}"/>'
 
 
-def _stay(use: MemoryUse, stay: Stay, across: Across, down: _Down) -> Iterator[str]:
+def _stay(use: MemoryUse, stay: Stay, across: svg.Across, down: _Down) -> Iterator[str]:
     x, end = across.at(stay.start), across.at(stay.end)
     y, below = down.at(stay.offset_bytes), down.at(stay.end_bytes)
     when = f"{across.text(stay.start)} to {across.text(stay.end)}"
     tip = f"{stay.buffer}: {bytes_text(stay.size_bytes)} at {stay.offset_bytes}, {when}; {stay.why}"
-    yield box(x, y, end - x, below - y, "bar", colour(use.buffers.index(stay.buffer)), tip)
-    if shown := fit_text(stay.buffer, end - x):
-        yield words(x + 5, (y + below) / 2 + 4, shown, "small")
+    yield svg.box(x, y, end - x, below - y, "bar", svg.colour(use.buffers.index(stay.buffer)), tip)
+    if shown := svg.fit_text(stay.buffer, end - x):
+        yield svg.words(x + 5, (y + below) / 2 + 4, shown, "small")
 
 
-def _text(use: MemoryUse, across: Across, said: str) -> str:
+def _text(use: MemoryUse, across: svg.Across, said: str) -> str:
     indent = max((len(name) for name in use.buffers), default=0) + 2
     lines = [said]
     for name in use.buffers:
         stays = [s for s in use.stays if s.buffer == name]
-        cells = [" "] * COLUMNS
+        cells = [" "] * svg.COLUMNS
         for stay in stays:
             first, last = int(across.column(stay.start)), int(across.column(stay.end) - 1e-9)
-            for column in range(min(first, COLUMNS - 1), min(last, COLUMNS - 1) + 1):
+            for column in range(min(first, svg.COLUMNS - 1), min(last, svg.COLUMNS - 1) + 1):
                 cells[column] = "█"
         place = f"{bytes_text(stays[0].size_bytes)} at {stays[0].offset_bytes}"
         lines.append(f"{name:<{indent}}{''.join(cells)} {place}")
@@ -271,7 +257,7 @@ class _Window:
     title: str
 
 
-def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
+def timeline_pictures(title: str, timeline: Timeline) -> Iterator[svg.Picture]:
     """Yield a picture of the whole run, and of a part of it if single issues are too short to see."""
     yield _timeline_picture(_Window(timeline, 0.0, timeline.total_ns, "timeline", f"{title}: busy times"))
     if len(timeline.bars) > 3 * CLOSE:
@@ -285,24 +271,24 @@ def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
         yield _timeline_picture(_Window(timeline, start, end, "timeline-part", said))
 
 
-def _timeline_picture(window: _Window) -> Picture:
+def _timeline_picture(window: _Window) -> svg.Picture:
     timeline = window.timeline
-    across = Across(window.start_ns, window.end_ns)
+    across = svg.Across(window.start_ns, window.end_ns)
     shown = (b for b in timeline.bars if b.start_ns < window.end_ns and b.end_ns > window.start_ns)
-    bars = merge_bars(shown, (window.end_ns - window.start_ns) / (WIDTH - LEFT - RIGHT))
+    bars = merge_bars(shown, (window.end_ns - window.start_ns) / (svg.WIDTH - svg.LEFT - svg.RIGHT))
     bottom = TIMELINE_TOP + TIMELINE_ROW * len(timeline.tracks)
     legend = list(_legend(window, bottom + 40))
     height = bottom + 40 + LEGEND_ROW * (1 + (len(timeline.labels) - 1) // BESIDE)
     body = [
-        words(24, 28, window.title, "title"),
+        svg.words(24, 28, window.title, "title"),
         *across.grid(TIMELINE_TOP, bottom),
         *_gaps(timeline, across, bottom),
         *_tracks(timeline, window),
-        stripes(window.name),
+        svg.stripes(window.name),
         *_bars(window, bars, across),
         *legend,
     ]
-    return Picture(window.name, window.title, height, tuple(body), _timeline_text(window, bars, across))
+    return svg.Picture(window.name, window.title, height, tuple(body), _timeline_text(window, bars, across))
 
 
 def _tracks(timeline: Timeline, window: _Window) -> Iterator[str]:
@@ -310,14 +296,14 @@ def _tracks(timeline: Timeline, window: _Window) -> Iterator[str]:
     for number, track in enumerate(timeline.tracks):
         y = TIMELINE_TOP + TIMELINE_ROW * number
         has_share = whole and timeline.total_ns > 0
-        yield words(LEFT - 10, y + (13 if has_share else 19), track.name, "", "end")
+        yield svg.words(svg.LEFT - 10, y + (13 if has_share else 19), track.name, "", "end")
         if has_share:  # below the name: beside it, it would push long names out of the picture
             share = percent_text(track.busy_ns / timeline.total_ns)
-            yield words(LEFT - 10, y + 26, share, "soft small", "end")
-        yield f'<path class="grid" d="M{LEFT} {y + TIMELINE_ROW - 2}H{WIDTH - RIGHT}"/>'
+            yield svg.words(svg.LEFT - 10, y + 26, share, "soft small", "end")
+        yield f'<path class="grid" d="M{svg.LEFT} {y + TIMELINE_ROW - 2}H{svg.WIDTH - svg.RIGHT}"/>'
 
 
-def _bars(window: _Window, bars: tuple[Bar, ...], across: Across) -> Iterator[str]:
+def _bars(window: _Window, bars: tuple[Bar, ...], across: svg.Across) -> Iterator[str]:
     timeline = window.timeline
     rows = {track.name: number for number, track in enumerate(timeline.tracks)}
     colours = {label: number for number, label in enumerate(timeline.labels)}
@@ -327,34 +313,34 @@ def _bars(window: _Window, bars: tuple[Bar, ...], across: Across) -> Iterator[st
         times = f"{bar.count} × " if bar.count > 1 else ""
         tip = f"{times}{bar.label}, {time_text(bar.start_ns)} to {time_text(bar.end_ns)}"
         label = f"{times}{bar.label}"
-        yield from label_bar(window.name, colours[bar.label], (x, y, end - x, BAR), tip, label)
+        yield from svg.label_bar(window.name, colours[bar.label], (x, y, end - x, BAR), tip, label)
 
 
-def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
+def _gaps(timeline: Timeline, across: svg.Across, bottom: float) -> Iterator[str]:
     """Yield marks for iterations that were not simulated. Marks of outer loops are longer and come last."""
     for gap in timeline.gaps:
         if gap.start_ns < across.end and gap.end_ns > across.start:
             x, end = across.at(gap.start_ns), across.at(gap.end_ns)
             said = f"the same {gap.times} times more"
-            yield box(x, TIMELINE_TOP, end - x, bottom - TIMELINE_TOP, "gap", tip=said)
-            if shown := fit_text(said, end - x):
-                yield words((x + end) / 2, TIMELINE_TOP - 5, shown, "soft small", "middle")
+            yield svg.box(x, TIMELINE_TOP, end - x, bottom - TIMELINE_TOP, "gap", tip=said)
+            if shown := svg.fit_text(said, end - x):
+                yield svg.words((x + end) / 2, TIMELINE_TOP - 5, shown, "soft small", "middle")
 
 
 def _legend(window: _Window, top: float) -> Iterator[str]:
     for number, label in enumerate(window.timeline.labels):
-        x, y = LEFT + LEGEND * (number % BESIDE), top + LEGEND_ROW * (number // BESIDE)
-        yield box(x, y - 10, 12, 12, "bar", colour(number))
-        yield from stripe_bar(number, window.name, (x, y - 10, 12, 12))
-        yield words(x + 18, y, label, "small")
+        x, y = svg.LEFT + LEGEND * (number % BESIDE), top + LEGEND_ROW * (number // BESIDE)
+        yield svg.box(x, y - 10, 12, 12, "bar", svg.colour(number))
+        yield from svg.stripe_bar(number, window.name, (x, y - 10, 12, 12))
+        yield svg.words(x + 18, y, label, "small")
 
 
-def _timeline_text(window: _Window, bars: tuple[Bar, ...], across: Across) -> str:
+def _timeline_text(window: _Window, bars: tuple[Bar, ...], across: svg.Across) -> str:
     timeline = window.timeline
     indent = max((len(track.name) for track in timeline.tracks), default=0) + 2
     lines = [window.title]
     for track in timeline.tracks:
-        filled = [0.0] * COLUMNS
+        filled = [0.0] * svg.COLUMNS
         for bar in bars:
             if bar.track == track.name:
                 _fill(filled, across.column(bar.start_ns), across.column(bar.end_ns))
