@@ -103,6 +103,10 @@ case("average pool includes pads, ceil",
      {"x": f(1, 2, 6, 6)})
 case("max pool bytes", [("MaxPool", ["x"], ["y"], {"kernel_shape": [2, 2]})],
      {"x": whole(-128, 127, (1, 1, 4, 4), np.int8)})
+case("max pools of f16",
+     [("MaxPool", ["x"], ["y"], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+      ("GlobalMaxPool", ["x"], ["z"], {})],
+     {"x": (-np.abs(f(1, 2, 5, 4)) - 1).astype(np.float16)}, ["y", "z"])
 case("global pools", [("GlobalMaxPool", ["x"], ["a"], {}), ("GlobalAveragePool", ["x"], ["b"], {})],
      {"x": f(2, 3, 4, 5)}, ["a", "b"])
 case("lp pool p 3", [("LpPool", ["x"], ["y"], {"kernel_shape": [2, 2], "p": 3, "strides": [1, 2]})],

@@ -14,11 +14,11 @@ from typing import assert_never
 
 from isamap.emit.c_elementary import build_call
 from isamap.emit.c_expr import CScope, value_text
-from isamap.emit.c_names import CNames, literal, storage_type
+from isamap.emit.c_names import CNames, is_narrow, literal, storage_type
 from isamap.emit.c_steps import build_steps
 from isamap.emit.c_text import POSTFIX, PREFIX, SUM, CText, call, cast, index_text, infix, prefix
 from isamap.emit.cmodel import InstructionModel, ModelOperand
-from isamap.ir import Const, DType, Index, Operand, Read, product
+from isamap.ir import DTYPES, Cast, Const, DType, Index, Operand, Read, product
 from isamap.lower.program import Argument, Configure, Hint, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import (
     EmitArg,
@@ -198,11 +198,15 @@ class Issuer:
                 found = CText(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
             case "param":
                 value, high = params[arg.name], entry.instruction.param(arg.name).high
-                found = (
-                    self._mask(value, high, here)
-                    if arg.attribute
-                    else self._param(value, here, stays=here.beside_loop)
-                )
+                match arg.attribute:
+                    case "mask":
+                        found = self._mask(value, high, here)
+                    case "bits":
+                        assert not isinstance(value, int | Index)
+                        bits = Cast(value, DTYPES[f"i{value.dtype.bits}"], "bits")
+                        found = value_text(bits, CScope(here.names.of, _no_access, self.used))
+                    case _:
+                        found = self._param(value, here, stays=here.beside_loop)
             case "operand":
                 found = self._operand(arg, entry.instruction.operand(arg.name), operands[arg.name], here)
             case "constant":
@@ -248,7 +252,7 @@ class Issuer:
                 if text.endswith(("INFINITY", "NAN")):
                     self.used.add("math.h")
                 found = CText(text, PREFIX if text.startswith("-") else POSTFIX)
-                return self._recompute(found, dtype) if stays else found
+                return self._recompute(found, dtype) if stays and not is_narrow(dtype) else found
             case _:
                 return value_text(value, CScope(here.names.of, _no_access, self.used))
 

@@ -19,7 +19,7 @@ from isamap.machine.tree import Findings, nearest
 from isamap.source import Diagnostic, Span, SpecProblem, dataclass, field, is_digits, replace
 from isamap.syntax import substitute_text
 
-ATTRIBUTES = ("addr", "value", "stride", "index", "mask")
+ATTRIBUTES = ("addr", "value", "stride", "index", "mask", "bits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,8 @@ def _argument(
     for param in instruction.params:
         if param.name == name:
             what = "a parameter" if param.dtype is None else f"a parameter of type {param.dtype}"
-            _check_attribute(attribute, name, (None, "mask") if param.dtype is None else (None,), what, span)
+            kind = "mask" if param.dtype is None else "bits" if param.dtype.is_float else None
+            _check_attribute(attribute, name, (None, kind) if kind else (None,), what, span)
             return EmitArg("param", name, attribute, cast)
     if name in around.states:
         if around.states[name].bytes == 0:

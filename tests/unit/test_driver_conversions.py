@@ -8,6 +8,8 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.hw_specs import machine_path, shipped_machines
 from isamap.ir.dtypes import DTYPES, converts_exactly
+from isamap.lower.program import Issue
+from isamap.lower.walk import walk
 from isamap.source import Source
 
 NAMES = ("f32", "i32", "i16", "i8", "u8")
@@ -46,6 +48,9 @@ SCALAR_FUSED = {
     "riscv-rvv": "with three loads, vectors take longer than scalar code by the costs of the X60",
 }
 """The machines that compute `fma` one element at a time, with the reason."""
+
+SCALAR_FILLS = {"power10-mma": {"i64"}, "s390x-vector": {"i64"}}
+"""The types that a description fills one element at a time: its vectors of them have no instructions."""
 
 
 def conversions() -> list[str]:
@@ -98,3 +103,17 @@ def test_products_and_sums_rounded_once_are_computed_in_lanes(hw: str) -> None:
         request = Request(Source("k.ir", text), hw, {"N": size}, heuristic="greedy")
         scalar = [w for w in compile_kernel(request, "schedule").warnings if w.code == "scalar-only"]
         assert len(scalar) == (2 if hw in SCALAR_FUSED else 0), (size, SCALAR_FUSED.get(hw, ""))
+
+
+@pytest.mark.exhaustive(fast=3)
+@pytest.mark.parametrize("hw", of_processors())
+def test_a_number_fills_arrays_in_lanes(hw: str) -> None:
+    scalar = set[str]()
+    for dtype in ("f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8"):
+        text = f"kernel filled() {{ out y: {dtype}[256]; for i in 256 {{ y[i] = 3; }} }}"
+        found = compile_kernel(Request(Source("k.ir", text), hw, {}, heuristic="greedy"), "lower")
+        assert found.program is not None
+        issued = {node.instruction for node in walk(found.program.body) if isinstance(node, Issue)}
+        if f"store_{dtype}" in issued:
+            scalar.add(dtype)
+    assert scalar == SCALAR_FILLS.get(hw, set[str]())

@@ -75,6 +75,11 @@ OF_NAN: dict[str, tuple[Described, dict[str, Any], Array]] = {
     "Min": ([("Min", ["z", "x"], ["y"], {})], {"z": Z}, np.minimum(X, Z)),
     "MaxPool": ([("MaxPool", ["i"], ["y"], WINDOW)], {}, np.max(windows(IMAGE, -np.inf)[0], -1)),
     "MaxPool, places": ([("MaxPool", ["i"], ["m", "y"], WINDOW)], {}, place_of_maximum()),
+    "MaxPool of f16, places": (
+        [("Cast", ["i"], ["j"], {"to": 10}), ("MaxPool", ["j"], ["m", "y"], WINDOW)],
+        {},
+        place_of_maximum(),
+    ),
     "GlobalMaxPool": ([("GlobalMaxPool", ["i"], ["y"], {})], {}, np.max(IMAGE, (2, 3), keepdims=True)),
     "Relu": ([("Relu", ["x"], ["y"], {})], {}, np.maximum(X, 0)),
     "LeakyRelu": ([("LeakyRelu", ["x"], ["y"], {"alpha": 0.5})], {}, np.where(X < 0, X * 0.5, X)),

@@ -11,7 +11,7 @@ import numpy as np
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.making import WORK_OF_PLACE, KernelText, Operand, Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.products import accumulator_type, is_zero, round_sums
+from isamap.graph.operators.products import accumulator_type, is_zero, round_into, round_sums
 from isamap.graph.terms import NotTaken, TextTerm, cast, number, wide_type
 from isamap.ir import DTYPES
 
@@ -121,10 +121,11 @@ def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
     x, found = find_windows(o)
     text = o.text()
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
-    low = lowest(x.dtype)
-    at, loops, pixel, inner = tap(text, x, y, found, low)
-    text.loop(loops, f"{y.at(at)} = {low};")
-    text.loop({**loops, **inner}, f"{y.at(at)} max= {pixel};")
+    top = accumulator_type(text, wide_type(x.dtype), y.shape, y)
+    at, loops, pixel, inner = tap(text, x, y, found, lowest(x.dtype))
+    text.loop(loops, f"{top.at(at)} = {lowest(top.dtype)};")
+    text.loop({**loops, **inner}, f"{top.at(at)} max= {cast(TextTerm(pixel, x.dtype), top.dtype).text};")
+    round_into(text, top, y)
     if o.results < 2:
         return text.done()
     places = found.places(at[2:], list(axes_of(found.window, "r")[0]))
@@ -236,9 +237,9 @@ def _global(name: str) -> Lowered:
         y = text.write(x.dtype, x.shape[:2])
         at, loops = axes_of(y.shape)
         places, inner = axes_of(x.shape[2:], "k")
-        total = accumulator_type(text, inside if name == "mean" else x.dtype, y.shape, y)
+        total = accumulator_type(text, inside, y.shape, y)
         pixel = cast(image.term([*at, *places]), total.dtype).text
-        text.loop(loops, f"{total.at(at)} = {'0' if name == 'mean' else lowest(x.dtype)};")
+        text.loop(loops, f"{total.at(at)} = {'0' if name == 'mean' else lowest(inside)};")
         text.loop({**loops, **inner}, f"{total.at(at)} {'+=' if name == 'mean' else 'max='} {pixel};")
         if name == "mean":
             text.loop(loops, f"{total.at(at)} = {total.at(at)} / {prod(x.shape[2:])};")

@@ -40,11 +40,16 @@ def accumulator_type(text: KernelText, dtype: str, shape: Sequence[int], result:
     return text.temp(dtype, shape, result.order if result is not None else ())
 
 
-def round_sums(text: KernelText, total: Operand, result: Operand) -> Value:
-    """Return the result of a kernel whose sums are in a temporary. They are rounded once."""
+def round_into(text: KernelText, total: Operand, result: Operand) -> None:
+    """Write the rounding of sums that are in a temporary. They are rounded once."""
     if total is not result:
         axes, loops = axes_of(result.shape)
         text.loop(loops, f"{result.at(axes)} = {cast(total.term(axes), result.dtype).text};")
+
+
+def round_sums(text: KernelText, total: Operand, result: Operand) -> Value:
+    """Return the result of a kernel whose sums are in a temporary."""
+    round_into(text, total, result)
     return text.done()
 
 
