@@ -8,7 +8,7 @@ Each machine gets the quantisation that it can perform: a scale for each channel
 or scales that are powers of two. Each command's answer is in FOLDER, so a stopped run continues. Needs torch, onnx
 and onnxruntime.
 
-The descriptions state no energies. The column counts the accesses and operations of all instructions of the stream
+The energy column counts the accesses and operations of all instructions of the stream, not those of a schedule,
 by the table for 45 nm and 0.9 V in M. Horowitz, "Computing's Energy Problem (and what we can do about it)", ISSCC
 2014: integer and float operations, 8 KiB, 32 KiB and 1 MiB of SRAM (10, 20 and 100 pJ for 64 bits) with a power law
 between them, and the lower of the two values of DRAM (1.3 nJ for 64 bits). An operation without a row costs as much
