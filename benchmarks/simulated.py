@@ -20,6 +20,7 @@ from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.decisions import ahead_of, mapping_of, spread_of
+from isamap.plan.problem import chosen_options
 from isamap.plan.text import print_schedule
 from isamap.simulate.events import simulate
 from isamap.source import IsamapError, Source
@@ -114,14 +115,12 @@ def _both(
     assert free.problem is not None
     fixed: dict[str, int | None] = {}
     assert free.schedule is not None
-    mappings = {nest.statement: nest.mapping for nest in free.schedule.nests}
-    for nest in free.problem.nests:
-        of_mapping = [n for n, o in enumerate(nest.options) if o.mapping == mappings.get(nest.statement)]
-        for number in of_mapping[:1]:
-            fixed[mapping_of(nest.statement)] = number
-            for operand in nest.options[number].operands:
-                name = (spread_of if operand.is_accumulator else ahead_of)(nest.statement, operand.name)
-                fixed[name] = 0
+    for nest, option in chosen_options(free.schedule, free.problem):
+        options = next(asked.options for asked in free.problem.nests if asked.statement == nest.statement)
+        fixed[mapping_of(nest.statement)] = options.index(option)
+        for operand in option.operands:
+            name = (spread_of if operand.is_accumulator else ahead_of)(nest.statement, operand.name)
+            fixed[name] = 0
     still = _made(replace(request, fixed=fixed), f"{machine} {label} once", kept)
     return _priced(label, free), _priced(label, still)
 

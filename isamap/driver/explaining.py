@@ -69,13 +69,14 @@ def scalar_warnings(
         if statement.axes and not any(_is_wide(option, arrays) for option in nest.options):
             number = nest.statement
             nests = () if schedule is None else schedule.nests
-            mappings = [n.mapping for n in nests if number in (n.statement, *n.fused)]
-            mappings += [o.mapping for o in nest.options]
-            if not mappings:
+            chosen = [(n.mapping, n.choose) for n in nests if number in (n.statement, *n.fused)]
+            chosen += [(o.mapping, o.choose) for o in nest.options]
+            if not chosen:
                 continue
-            option = next((o for o in nest.options if o.mapping == mappings[0]), None)
+            option = next((o for o in nest.options if (o.mapping, o.choose) == chosen[0]), None)
             is_scalar = option is None or not _has_lanes(option)
-            reader = mappings[0].split(" ", 1)[0]
+            mapping = chosen[0][0]
+            reader = mapping.split(" ", 1)[0]
             work = "performs" if is_scalar else f"computes the operands of {reader} for"
             lacks = lacking_abilities(statement, machine, in_lanes=True)
             found.append(
@@ -84,7 +85,7 @@ def scalar_warnings(
                     f"{machine.name} {work} `{statement_text(statement)}` one element at a time",
                     statement.assign.span,
                     severity="warning",
-                    notes=(f"with {mappings[0]}", *lacks),
+                    notes=(f"with {mapping}", *lacks),
                     help=_advice(kernel, statement, machine, is_transformed=is_transformed),
                 )
             )

@@ -6,6 +6,9 @@
 A barrier precedes an issue that reads elements written since the last barrier, or writes elements accessed
 since then. A loop that carries such accesses between iterations counts as two iterations. All writes of one
 parallel loop are complete before the next one begins.
+
+Asynchronous products, which read memory after their issue, form product groups. A group is closed after its last
+product, and waited for before a barrier and before its registers are accessed otherwise.
 """
 
 from __future__ import annotations
