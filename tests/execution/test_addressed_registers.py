@@ -22,7 +22,7 @@ from isamap.machine import load_machine, with_addressed_registers
 from isamap.plan.check.judge import warn_unused_capacity
 from isamap.report.explained import explained_text
 from isamap.simulate.events import simulate
-from isamap.source import Source, replace
+from isamap.source import NoMapping, Source, replace
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "machines"
 KERNEL = read_kernel(str(DATA / "conv_out.ir"))
@@ -108,6 +108,20 @@ nest 1 {
   }
 }
 """
+
+
+@pytest.mark.parametrize("weight", ["max(B[k, n], 0)", "max(B[k, n], D[k, n])", "-B[k, n]"])
+def test_a_computed_operand_of_registers_whose_load_fills_the_rest_is_refused(weight: str) -> None:
+    """The search brings parts into buffers that have no steps of loops, as the load sets what is outside to zero."""
+    text = f"""kernel computed(M, N, K) {{
+      in A: i8[M, K]; in B: i8[K, N]; in D: i8[K, N]; inout C: i32[M, N];
+      for m in M, n in N, k in K {{ C[m, n] += i32(A[m, k]) * i32({weight}); }}
+    }}"""
+    for size in (20, 32, 40):
+        sizes = dict.fromkeys("MNK", size)
+        with pytest.raises(NoMapping, match=r"tpu-like cannot perform `C\[m, n\] \+= ") as found:
+            compile_kernel(Request(Source("k.ir", text), str(DATA / "tpu-like.yaml"), sizes), "formulate")
+        assert "has no instruction that computes" in found.value.diagnostics[0].notes[0]
 
 
 def test_fills_and_results_overlap_the_loops_around_them() -> None:
