@@ -101,8 +101,11 @@ def change_of(layout: str, value: Any, version: int, *, is_input: bool) -> Chang
     return None
 
 
-def lay_out(case: Any, layout: str) -> Any:
-    """Return a test with tensors in a layout of `LAYOUTS`. Models with control flow are left as they are."""
+def lay_out(case: Any, layout: str, constants: Sequence[str] = ()) -> Any:
+    """Return a test with tensors in a layout of `LAYOUTS`, without those that are made constants.
+
+    Models with control flow are left as they are.
+    """
     onnx: Any = import_module("onnx")
     made = copy.copy(case)
     made.model = onnx.ModelProto.FromString(case.model.SerializeToString())
@@ -115,6 +118,8 @@ def lay_out(case: Any, layout: str) -> Any:
         for place, port in enumerate(ports):
             given = [data[column][place] for data in made.data_sets if place < len(data[column])]
             if not port.type.HasField("tensor_type") or {type(value) for value in given} != {np.ndarray}:
+                continue
+            if column == 0 and port.name in constants:
                 continue
             change = change_of(layout, given[0], version, is_input=column == 0)
             if change is None or len({value.shape for value in given}) > 1:
@@ -166,10 +171,11 @@ def run_case(name: str, machine: str = "generic-c", layout: str = "") -> Result:
     """Return what comes of a test, with its tensors in a layout of `LAYOUTS` where one is named."""
     case = cases()[name]
     operators = operators_of(case)
-    if layout:
-        case = lay_out(case, layout)
     try:
         found, constants = imported(case)
+        if layout and found.program is not None:
+            case = lay_out(case, layout, constants)
+            found, constants = imported(case)
         compiled = compile_model(found, machine, jobs=1)
     except IsamapError as error:
         return Result(name, operators, "refused", error.diagnostics[0].message)
