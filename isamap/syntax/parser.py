@@ -185,7 +185,7 @@ def _too_deep(span: Span) -> SyntaxProblem:
 def _translate(error: Any, source: Source) -> Diagnostic:
     match error:
         case UnexpectedCharacters():
-            start = int(error.pos_in_stream or 0)
+            start = _offset(error)
             character = source.text[start : start + 1]
             advice, edits = sign_hint(character, Span(source, start, start + 1), set())
             return Diagnostic(
@@ -196,7 +196,7 @@ def _translate(error: Any, source: Source) -> Diagnostic:
                 help="names are written without quotes" if character in "\"'`" else advice,
                 edits=edits,
             )
-        case UnexpectedToken() if str(error.token.type) != "$END":
+        case UnexpectedToken() if not _at_end(error):
             return _unexpected_token(error, source)
         case UnexpectedEOF() | UnexpectedToken():
             end = len(source.text.rstrip())
@@ -209,6 +209,14 @@ def _translate(error: Any, source: Source) -> Diagnostic:
             )
         case _:
             return Diagnostic("syntax-error", "this is not of the language")
+
+
+def _offset(error: Any) -> int:
+    return int(error.pos_in_stream or 0)
+
+
+def _at_end(error: Any) -> bool:
+    return str(error.token.type) == "$END"
 
 
 def _unexpected_token(error: Any, source: Source) -> Diagnostic:
