@@ -142,7 +142,7 @@ class _Judge:
         if self.saved and cost_unit(self.model.name) != "ns":  # these may save accesses of the result
             inputs = tuple(o for o in option.operands if not o.is_accumulator)
             option = replace(option, operands=inputs)
-        once = self.floor(self.bare, option) / self.frame.threads
+        once = self.floor(self.bare, option) / self.bare.teams(option)
         return self.frame.iterations[self.number] * once
 
     def floor_and_best(
@@ -177,6 +177,9 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
     def settle(whole: Outline, *, splits: bool = False) -> None:
         nonlocal price, limit, ruled_out
         for option in bound_options(whole.option, judge.frame.search.machine):
+            if (least := judge.least_ns(option)) > limit:
+                ruled_out = min(ruled_out, least)
+                continue
             floor, best = judge.floor_and_best(option, price, splits=splits)
             floor = judge.least_whole_ns(option, floor)
             if splits and floor >= price:
@@ -191,7 +194,7 @@ def _narrow_mappings(given: Sequence[Outline], judge: _Judge, looks: int | None)
         return waiting[0] if looks is None else _joint_bound(waiting), waiting[1], waiting
 
     plain, further = _split_by_cost(given, judge)
-    for waiting in plain:
+    for waiting in sorted(plain):  # a cheap schedule first: its cost rules others out
         if waiting[0] > limit:
             further.append(waiting)
         elif (whole := _complete_outline(waiting[2])) is not None:

@@ -62,7 +62,10 @@ def whole(kernel: str, hw: str, sizes: dict[str, int], threads: int) -> Problem:
     return build_problem(canonical(kernel, sizes), load_machine(hw), sizes, threads)
 
 
-@pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED)
+@pytest.mark.parametrize(
+    ("kernel", "hw", "sizes", "threads"),
+    [*ASKED, ("gemm_bf16_f32", "amd-rdna3", {"M": 64, "N": 64, "K": 32}, 1)],
+)
 def test_greedy_finds_the_same_schedule_among_the_mappings_that_are_left(
     kernel: str, hw: str, sizes: dict[str, int], threads: int
 ) -> None:
