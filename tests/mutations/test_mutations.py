@@ -145,7 +145,7 @@ MATCHING = (
     Mutation("look at the first block", f"{MATCH}mappings.exact:_Writer._link_lanes", at_the_start),
     Mutation("forget the last lane", f"{FIND}space_of", lanes(lambda n: n - 1)),
     Mutation("add a lane", f"{FIND}space_of", lanes(lambda n: n + 1)),
-    Mutation("decide nothing exactly", f"{MATCH}mappings.validity:decide", always("holds")),
+    Mutation("decide nothing exactly", f"{MATCH}mappings.exact:decide", always("holds")),
     Mutation("take all for linear", f"{MATCH}mappings.validity:_is_spanned", always(True)),
     Mutation("take all for digits", f"{MATCH}mappings.validity:tells_apart", always(True)),
     Mutation("treat a guard as absent", f"{FIND}pairings", without_guard),

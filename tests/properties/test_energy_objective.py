@@ -65,7 +65,7 @@ SIZES = [{"M": 10, "N": 24, "K": 20}, {"M": 16, "N": 64, "K": 96}, {"M": 32, "N"
 def with_energies(machine: Path, folder: Path) -> Path:
     """Write the machine with an energy of each memory, link and instruction, all of them different."""
     text, count = machine.read_text(encoding="utf-8"), iter(range(1, 1000))
-    if machine.parent == SHIPPED:
+    if machine.parent == SHIPPED or "energy:" not in text:
         text = re.sub(r"energy: \{[^}]*\}, |, energy_pj: (\"[^\"]*\"|[\d.]+)", "", text)
         stated = "energy: {{read_pj: {}, write_pj: {}.5, access_bytes: 4, leakage_pj_per_ns: 0.25, {}}}, "
         text = re.sub(
