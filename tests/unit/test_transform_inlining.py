@@ -69,6 +69,12 @@ def test_the_last_change_of_a_temporary_is_computed_where_it_is_read() -> None:
     apart, inlined = (interpret(k, given, {"N": 37})["y"] for k in (routine, found))
     np.testing.assert_array_equal(apart, inlined)
     assert not inline_temporaries(ordered).steps, "the next iteration may need it"
+    for partial in (
+        "for i in N - 1 { t[i + 1] = t[i + 1] / s[0]; }",
+        "for i in N { t[i] = t[i] / s[0] if i > 3; }",
+    ):
+        some = chain(f"s[0] = 0; {CHANGED.replace('for i in N { t[i] = t[i] / s[0]; }', partial)}", arrays)
+        assert not inline_temporaries(some).steps, "other elements are not divided"
 
 
 @pytest.mark.parametrize(
